@@ -1,0 +1,1 @@
+"""What can be searched: models that satisfy `bibs.search.StepModel`."""

@@ -1,0 +1,1 @@
+"""The algorithm. Imports torch and nothing else of ours."""

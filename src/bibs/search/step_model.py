@@ -1,0 +1,79 @@
+"""What search asks of a model, and the little it does to a model's state.
+
+A model reads tokens in one direction and says what comes next: `log P(y_t | y_<t, x)`. Whether "before" means
+left or right is decided by the argument it is passed as, never by the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+State: TypeAlias = Any
+"""Any nest (tuple, list, dict) of tensors whose first dimension is rows. Search selects rows and joins them."""
+
+Conditions: TypeAlias = Tensor | Sequence[Any] | None
+"""What each example is conditioned on (an image vector, or None), one per example; only models look inside."""
+
+
+class StepModel(Protocol):
+    """A sequence model that reads in one direction. Returned log probabilities are normalised over the vocabulary."""
+
+    vocab_size: int
+
+    def start(
+        self, contexts: Sequence[Sequence[int]], conditions: Conditions = None
+    ) -> tuple[Tensor, State, Tensor]:
+        """Read N ragged, non-empty contexts of token ids, each in this model's reading order.
+
+        Returns the log_probs (N, V) of the next token, the state after each context (N rows), and scores (N,):
+        the log probability of each context after its first token.
+        """
+        ...
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Read one token (R,) in each of R rows; returns log_probs (R, V) of the next token and the new state.
+
+        `state` is not to be changed in place: search may step from the same rows again.
+        """
+        ...
+
+
+def map_state(function: Callable[..., Tensor], *states: State) -> State:
+    """Apply `function` to the matching tensors of one or more states of the same shape of nest."""
+    first = states[0]
+    if isinstance(first, Tensor):
+        return function(*states)
+    if isinstance(first, dict):
+        return {key: map_state(function, *(state[key] for state in states)) for key in first}
+    if isinstance(first, (tuple, list)):
+        parts = [map_state(function, *group) for group in zip(*states, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    if first is None:
+        return None
+    raise ValueError(
+        f"a model's state must be a nest (tuple, list, dict) of tensors, but holds a {type(first).__name__}"
+    )
+
+
+def select_rows(state: State, rows: Tensor) -> State:
+    return map_state(lambda tensor: tensor.index_select(0, rows), state)
+
+
+def join_rows(states: Sequence[State]) -> State:
+    return states[0] if len(states) == 1 else map_state(lambda *tensors: torch.cat(tensors), *states)
+
+
+def replace_rows(state: State, rows: Tensor, fresh: State) -> State:
+    return map_state(lambda old, new: old.index_copy(0, rows, new), state, fresh)
+
+
+def select_conditions(conditions: Conditions, examples: Sequence[int]) -> Conditions:
+    if conditions is None:
+        return None
+    if isinstance(conditions, Tensor):
+        return conditions[list(examples)]
+    return [cast(Sequence[Any], conditions)[example] for example in examples]
