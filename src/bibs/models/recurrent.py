@@ -1,0 +1,299 @@
+"""The CNN+RNN captioner, read in one direction: RNN, LSTM or GRU, the picture (if any) as the first input.
+
+    x_0 = W_p picture (or a learnt vector where there is none),   x_t = embedding(y_t)
+    h_t = cell(x_t, h_{t-1}),   P(y_{t+1} | y_<=t, picture) = softmax(W h_t + b)
+
+The output at x_0 is not scored: the first token of a sequence (START, or END for a model that reads right to
+left) is given. Which direction is read is not the model's business: it reads tokens in the order they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bibs.models.cells import GATES, NETWORKS, STEPS, CellState, PreparedLayer, prepare_layer
+from bibs.models.output import AdaptiveOutput, DenseOutput, PreparedAdaptive, PreparedDense
+from bibs.models.storage import check_tensors, load_tensors, save_tensors
+from bibs.search.step_model import Conditions
+
+RecurrentState: TypeAlias = tuple[CellState, ...]
+"""One `CellState` a layer, rows first."""
+
+SCORED_ROWS = 512
+"""Contexts are scored this many tokens at a time, so that memory stays at SCORED_ROWS x V."""
+
+
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """The shape of a network. With `cutoffs` the output is an adaptive softmax, and rarer words have higher ids."""
+
+    vocab_size: int
+    hidden_size: int = 512
+    embedding_size: int = 512
+    num_layers: int = 1
+    cell: str = "lstm"
+    condition_size: int = 0
+    dropout: float = 0.0
+    cutoffs: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))  # JSON gives a list
+        for name in ("vocab_size", "hidden_size", "embedding_size", "num_layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        if self.cell not in GATES:
+            raise ValueError(f"`cell` must be one of {', '.join(GATES)}, but is {self.cell!r}")
+        if self.condition_size < 0:
+            raise ValueError(f"`condition_size` must be at least 0, but is {self.condition_size}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        edges = (0, *self.cutoffs, self.vocab_size)
+        if any(low >= high for low, high in pairwise(edges)):
+            raise ValueError(
+                f"`cutoffs` must rise and lie between 1 and {self.vocab_size - 1}, but are {self.cutoffs}"
+            )
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What a step needs, computed once from the weights."""
+
+    table: Tensor  # (V, G*H): the first layer's projection of every embedding
+    layers: tuple[PreparedLayer, ...]
+    output: PreparedDense | PreparedAdaptive
+    version: tuple[tuple[int, int], ...]  # of the weights it was computed from
+
+
+class RecurrentModel(nn.Module):
+    """A recurrent network that satisfies `StepModel`. `start` and `step` never use dropout or gradients."""
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.vocab_size = config.vocab_size
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
+        if config.condition_size:
+            self.condition = nn.Linear(config.condition_size, config.embedding_size)
+            self.no_condition = nn.Parameter(torch.zeros(config.embedding_size))
+        between = config.dropout if config.num_layers > 1 else 0.0
+        self.network = NETWORKS[config.cell](
+            config.embedding_size, config.hidden_size, config.num_layers, batch_first=True, dropout=between
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.output: DenseOutput | AdaptiveOutput
+        if config.cutoffs:
+            self.output = AdaptiveOutput(config.hidden_size, config.vocab_size, config.cutoffs)
+        else:
+            self.output = DenseOutput(config.hidden_size, config.vocab_size)
+        self._ready: _Prepared | None = None
+
+    # -- the whole network at once: training, and the judge of `start` and `step` --
+
+    def hidden(self, tokens: Tensor, conditions: Conditions = None) -> Tensor:
+        """The hidden state (N, T, H) of the top layer after each of the tokens (N, T)."""
+        inputs = self.embedding(tokens)  # (N, T, E)
+        first = self._first_inputs(conditions, len(tokens))
+        if first is not None:
+            inputs = torch.cat([first[:, None], inputs], dim=1)  # (N, 1+T, E)
+        hidden = self.network(self.dropout(inputs))[0]  # (N, [1+]T, H)
+        scored: Tensor = self.dropout(hidden if first is None else hidden[:, 1:])
+        return scored
+
+    def forward(self, tokens: Tensor, conditions: Conditions = None) -> Tensor:
+        """The log_probs (N, T, V) of what follows each of the tokens (N, T)."""
+        return self.output.log_probs(self.hidden(tokens, conditions))
+
+    def loss(
+        self, tokens: Tensor, lengths: Tensor | None = None, conditions: Conditions = None
+    ) -> tuple[Tensor, int]:
+        """The summed negative log probability of the tokens (N, T) after the first of each row, and their count.
+
+        `lengths` (N,) says how many tokens of each row count, its first included; all, where it is None.
+        """
+        hidden = self.hidden(tokens[:, :-1], conditions)  # (N, T-1, H)
+        targets = tokens[:, 1:]
+        if lengths is None:
+            rows, wanted = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
+        else:
+            places = torch.arange(1, tokens.shape[1], device=tokens.device)
+            counted = places < lengths.to(tokens.device)[:, None]  # (N, T-1)
+            rows, wanted = hidden[counted], targets[counted]
+        return -self.output.target_log_probs(rows, wanted).sum(), wanted.numel()
+
+    # -- one token at a time --
+
+    @torch.no_grad()
+    def start(
+        self, contexts: Sequence[Sequence[int]], conditions: Conditions = None
+    ) -> tuple[Tensor, RecurrentState, Tensor]:
+        """Read N ragged contexts: log_probs (N, V) of the next token, the state, and the scores (N,)."""
+        self._check_contexts(contexts)
+        ready = self._prepared()
+        device = ready.table.device
+        # Longest first: the rows that are still being read at any time are then the first ones.
+        order = sorted(range(len(contexts)), key=lambda row: -len(contexts[row]))
+        rows = torch.tensor(order, device=device)
+        lengths = [len(contexts[row]) for row in order]
+        padded = torch.tensor([[*contexts[row], *[0] * (lengths[0] - len(contexts[row]))] for row in order])
+        tokens = padded.to(device)  # (N, T)
+
+        state = self._empty_state(len(order), ready.table)
+        first = self._first_inputs(conditions, len(order))
+        if first is not None:
+            state = self._advance(ready, ready.layers[0].project(first[rows]), state)
+        hidden, targets, owners = [], [], []
+        alive = len(order)
+        for place in range(lengths[0]):
+            while lengths[alive - 1] <= place:
+                alive -= 1
+            if place:
+                hidden.append(state[-1][0][:alive])
+                targets.append(tokens[:alive, place])
+                owners.append(rows[:alive])
+            reading = tuple(tuple(part[:alive] for part in layer) for layer in state)
+            fresh = self._advance(ready, ready.table[tokens[:alive, place]], reading)
+            state = fresh if alive == len(order) else _overwrite_first_rows(state, fresh)
+
+        scores = ready.table.new_zeros(len(order))
+        if hidden:
+            log_probs = self._target_log_probs(torch.cat(hidden), torch.cat(targets))
+            scores.index_add_(0, torch.cat(owners), log_probs)
+        back = torch.argsort(rows)
+        state = tuple(tuple(part[back] for part in layer) for layer in state)
+        return ready.output.log_probs(state[-1][0]), state, scores
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Read one token (R,) in each row: log_probs (R, V) of the next, and the new state."""
+        ready = self._prepared()
+        state = self._advance(ready, ready.table.index_select(0, tokens), state)
+        return ready.output.log_probs(state[-1][0]), state
+
+    def _advance(self, ready: _Prepared, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        """One step of every layer; `gates` (R, G*H), the first layer's projected input, is overwritten."""
+        cell = STEPS[self.config.cell]
+        result = [cell(gates, state[0], ready.layers[0])]
+        for layer, old in zip(ready.layers[1:], state[1:], strict=True):
+            result.append(cell(layer.project(result[-1][0]), old, layer))
+        return tuple(result)
+
+    def _empty_state(self, rows: int, like: Tensor) -> RecurrentState:
+        parts = 2 if self.config.cell == "lstm" else 1
+        zeros = like.new_zeros(rows, self.config.hidden_size)
+        return tuple((zeros,) * parts for _ in range(self.config.num_layers))
+
+    def _target_log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:  # (R, H), (R,) -> (R,)
+        pairs = zip(torch.split(hidden, SCORED_ROWS), torch.split(targets, SCORED_ROWS), strict=True)
+        return torch.cat([self.output.target_log_probs(*pair) for pair in pairs])
+
+    # -- conditions --
+
+    def _first_inputs(self, conditions: Conditions, rows: int) -> Tensor | None:
+        """The first input (N, E) of each row; None where the network takes no condition."""
+        size = self.config.condition_size
+        if conditions is not None and len(conditions) != rows:
+            raise ValueError(f"`conditions` must be one per example ({rows}), but are {len(conditions)}")
+        if not size:
+            if conditions is not None and any(one is not None for one in conditions):
+                raise ValueError(
+                    "`conditions` were given, but the model takes none (its `condition_size` is 0)"
+                )
+            return None
+        empty = self.no_condition.expand(rows, -1)  # (N, E)
+        if conditions is None:
+            return empty
+        given = [row for row, one in enumerate(conditions) if one is not None]
+        if not given:
+            return empty
+        if isinstance(conditions, Tensor):
+            vectors = conditions
+        else:
+            vectors = _stack([conditions[row] for row in given], size)
+        if vectors.dim() != 2 or vectors.shape[1] != size:
+            raise ValueError(
+                f"a condition must hold {size} numbers, but `conditions` are {tuple(vectors.shape)}"
+            )
+        projected: Tensor = self.condition(vectors.to(self.no_condition))  # (given, E)
+        if len(given) == rows:
+            return projected
+        return empty.index_copy(0, torch.tensor(given, device=projected.device), projected)
+
+    def _check_contexts(self, contexts: Sequence[Sequence[int]]) -> None:
+        if not contexts or not all(len(context) for context in contexts):
+            raise ValueError("`contexts` must hold at least one context, and each at least one token")
+        low = min(min(context) for context in contexts)
+        high = max(max(context) for context in contexts)
+        if low < 0 or high >= self.vocab_size:
+            wrong = low if low < 0 else high
+            raise ValueError(f"a token must be between 0 and {self.vocab_size - 1}, but one is {wrong}")
+
+    # -- the tables of decoding, dropped whenever the weights may have changed --
+
+    def _prepared(self) -> _Prepared:
+        version = tuple((weight.data_ptr(), _version(weight)) for weight in self.parameters())
+        if self._ready is None or self._ready.version != version:
+            self._ready = self._prepare(version)
+        return self._ready
+
+    @torch.no_grad()
+    def _prepare(self, version: tuple[tuple[int, int], ...]) -> _Prepared:
+        layers = tuple(
+            prepare_layer(self.network, layer, self.config.cell) for layer in range(self.config.num_layers)
+        )
+        table = layers[0].project(self.embedding.weight)
+        return _Prepared(table=table, layers=layers, output=self.output.prepare(), version=version)
+
+    def train(self, mode: bool = True) -> RecurrentModel:
+        self._ready = None
+        return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ready": None}
+
+    # -- files --
+
+    def save(self, path: Path | str, *, dtype: torch.dtype | None = torch.float16) -> None:
+        """Write the weights as safetensors, in `dtype` (None: as they are); the configuration is kept apart."""
+        save_tensors(
+            Path(path), {name: weight.to(dtype or weight.dtype) for name, weight in self.state_dict().items()}
+        )
+
+    @classmethod
+    def load(cls, path: Path | str, config: RecurrentConfig) -> RecurrentModel:
+        """Read weights written by `save` into a float32 network in eval mode."""
+        tensors = load_tensors(Path(path))
+        with torch.device("meta"):  # no time spent on initial weights that are thrown away
+            model = cls(config)
+        check_tensors(tensors, model.state_dict(), Path(path))
+        whole = {name: tensor.float() for name, tensor in tensors.items()}
+        model.load_state_dict(whole, assign=True)
+        return model.eval()
+
+
+def _stack(vectors: Sequence[Any], size: int) -> Tensor:
+    """The given vectors (Tensor, ndarray or list) as one (N, size) tensor."""
+    for vector in vectors:
+        if np.shape(vector) != (size,):
+            raise ValueError(f"a condition must hold {size} numbers, but one has shape {np.shape(vector)}")
+    if all(isinstance(vector, Tensor) for vector in vectors):
+        return torch.stack(list(vectors))
+    return torch.from_numpy(np.stack([np.asarray(vector) for vector in vectors]))
+
+
+def _overwrite_first_rows(state: RecurrentState, fresh: RecurrentState) -> RecurrentState:
+    return tuple(
+        tuple(torch.cat([new, old[len(new) :]]) for new, old in zip(news, olds, strict=True))
+        for news, olds in zip(fresh, state, strict=True)
+    )
+
+
+def _version(weight: Tensor) -> int:
+    return 0 if weight.is_inference() else weight._version

@@ -1,0 +1,92 @@
+"""Files that are whole or absent: tensors as safetensors, settings as JSON, written beside and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a kill or a full disk leaves the old file or the new one, never a part."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise ValueError(f"{path} could not be written: {error.strerror or error}") from error
+    with contextlib.suppress(OSError):  # some file systems cannot sync a folder; the rename still holds
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def save_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, save(whole, dict(metadata) if metadata else None))
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    data = read_bytes(path)
+    try:
+        return load(data)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not a whole safetensors file ({error})") from error
+
+
+def save_json(path: Path, value: Any) -> None:
+    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(read_bytes(path).decode())
+    except ValueError as error:
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+            raise ValueError(f"{path} is not valid JSON ({error})") from error
+        raise
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} must hold a JSON object, but holds a {type(value).__name__}")
+    return value
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} could not be read: {error.strerror or error}") from error
+
+
+def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
+    """Raise one line if the names or the shapes differ from those of the network that is to hold them."""
+    missing = sorted(set(expected) - set(tensors))
+    if missing:
+        raise ValueError(f"{path} lacks {len(missing)} tensors of the network, the first is {missing[0]}")
+    unknown = sorted(set(tensors) - set(expected))
+    if unknown:
+        raise ValueError(
+            f"{path} holds {len(unknown)} tensors that the network lacks, the first is {unknown[0]}"
+        )
+    for name, tensor in tensors.items():
+        if tensor.shape != expected[name].shape:
+            have, want = tuple(tensor.shape), tuple(expected[name].shape)
+            raise ValueError(f"{path}: {name} has shape {have}, but the configuration asks for {want}")
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{path}: {name} holds NaN or infinite numbers")
