@@ -1,6 +1,7 @@
 """From text to token ids and back: the tokeniser, the vocabulary, the template language."""
 
+from bibs.text.template import Blank, Template, escape
 from bibs.text.tokeniser import tokenize
 from bibs.text.vocabulary import Vocabulary
 
-__all__ = ["Vocabulary", "tokenize"]
+__all__ = ["Blank", "Template", "Vocabulary", "escape", "tokenize"]

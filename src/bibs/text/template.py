@@ -1,0 +1,217 @@
+r"""The template language: text with holes.
+
+    _           one missing word; several in a row (`_ _ _`) are one blank of that many words
+    ___         a blank of unknown length, one word at least (three underscores or more)
+    ___{2,6}    a blank of 2 to 6 words; `{3}` is exactly 3, `{2,}` at least 2, `{0,4}` possibly none
+    \_          an underscore
+
+Punctuation may touch a blank, letters and digits may not. A model reads the words of the fixed text; whoever
+reads the result sees the fixed text as it was typed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bibs.text.tokeniser import tokenize
+from bibs.text.vocabulary import Vocabulary
+
+T = TypeVar("T")
+
+_MARK = re.compile(r"\\_|(?P<underscores>_+)(?P<range>\{[^}]*\}?)?")
+_RANGE = re.compile(r"\{\s*(?P<minimum>[0-9]{1,6})\s*(?P<comma>,\s*(?P<maximum>[0-9]{1,6})?\s*)?\}")
+_WORD_AHEAD = re.compile(r"'*[^\W_]")
+_OPENING = tuple("([{")
+_CLOSING = tuple(",.;:!?)]}")
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A hole of at least `minimum` and at most `maximum` words (None: no upper bound)."""
+
+    minimum: int
+    maximum: int | None
+
+    @property
+    def has_known_length(self) -> bool:
+        return self.minimum == self.maximum
+
+    def allows(self, length: int) -> bool:
+        return length >= self.minimum and (self.maximum is None or length <= self.maximum)
+
+    def __str__(self) -> str:
+        if self.has_known_length:
+            return f"exactly {self.minimum}"
+        return f"{self.minimum} or more" if self.maximum is None else f"{self.minimum} to {self.maximum}"
+
+
+@dataclass(frozen=True)
+class Template:
+    """Text with blanks, made by `Template.parse`. The fixed text before blank k is `literals[k]`."""
+
+    source: str
+    literals: tuple[str, ...]  # one more than blanks; escapes are resolved
+    blanks: tuple[Blank, ...]
+    gaps: tuple[tuple[str, ...], ...]  # per blank, the white space typed between its `_` marks
+
+    @classmethod
+    def parse(cls, text: str) -> Template:
+        """Read a template; what cannot be meant is a ValueError of one line that shows the place."""
+        if not text.strip():
+            raise ValueError("the template must hold a word or a blank, but is empty")
+        literals, blanks, gaps = [""], list[Blank](), list[list[str]]()
+        ends_with_slot = False  # whether the last blank is a run of `_`, which a further `_` would lengthen
+        position = 0
+        for mark in _MARK.finditer(text):
+            literals[-1] += text[position : mark.start()]
+            position = mark.end()
+            if mark["underscores"] is None:
+                literals[-1] += "_"
+                continue
+            blank = _read_mark(text, mark)
+            is_slot = mark["underscores"] == "_"
+            if is_slot and ends_with_slot and literals[-1] and literals[-1].isspace():
+                length = blanks[-1].minimum + 1
+                blanks[-1] = Blank(length, length)
+                gaps[-1].append(literals[-1])
+                literals[-1] = ""
+            else:
+                _check_left(text, mark, literals[-1], is_first=not blanks)
+                blanks.append(blank)
+                gaps.append([])
+                literals.append("")
+            _check_right(text, mark)
+            ends_with_slot = is_slot
+        literals[-1] += text[position:]
+        return cls(text, tuple(literals), tuple(blanks), tuple(map(tuple, gaps)))
+
+    @property
+    def has_unknown_lengths(self) -> bool:
+        return not all(blank.has_known_length for blank in self.blanks)
+
+    @property
+    def num_words(self) -> int:
+        """The words of the finished text, where a blank of unknown length counts as short as it may be."""
+        fixed = sum(len(tokenize(literal)) for literal in self.literals)
+        return fixed + sum(blank.minimum for blank in self.blanks)
+
+    def slots(self, vocabulary: Vocabulary, lengths: Sequence[int] = ()) -> list[int | None]:
+        """What search reads: START, the ids of the fixed words with None at each missing one, END.
+
+        `lengths` gives one length per blank of unknown length, from left to right.
+        """
+        slots: list[int | None] = [vocabulary.start, *vocabulary.encode(tokenize(self.literals[0]))]
+        for length, literal in zip(self._all_lengths(lengths), self.literals[1:], strict=True):
+            slots += [None] * length
+            slots += vocabulary.encode(tokenize(literal))
+        return [*slots, vocabulary.end]
+
+    def cut(self, tokens: Sequence[T], lengths: Sequence[int] = ()) -> list[list[T]]:
+        """The items of each blank, out of a row as long as `slots` (START and END included)."""
+        all_lengths = self._all_lengths(lengths)
+        num_fixed = [len(tokenize(literal)) for literal in self.literals]
+        expected = sum(num_fixed) + sum(all_lengths) + 2
+        if len(tokens) != expected:
+            raise ValueError(f"`tokens` must hold {expected} items for this template, but hold {len(tokens)}")
+        fills = []
+        position = 1
+        for length, fixed in zip(all_lengths, num_fixed[:-1], strict=True):
+            position += fixed
+            fills.append(list(tokens[position : position + length]))
+            position += length
+        return fills
+
+    def render(self, fills: Sequence[Sequence[str]]) -> tuple[str, tuple[str, ...]]:
+        """The finished text, and the words of each blank as one string. `fills` holds the words per blank."""
+        if len(fills) != len(self.blanks):
+            raise ValueError(f"`fills` must hold one per blank ({len(self.blanks)}), but hold {len(fills)}")
+        text = self.literals[0]
+        for k, (blank, words) in enumerate(zip(self.blanks, fills, strict=True)):
+            if not blank.allows(len(words)):
+                raise ValueError(f"`fills[{k}]` must have a length of {blank}, but has {len(words)}")
+            following = self.literals[k + 1]
+            if words:
+                # A blank of `_` marks has a gap typed between any two words, other blanks have none.
+                gaps = self.gaps[k] or (" ",) * (len(words) - 1)
+                text += words[0] + "".join(map("".join, zip(gaps, words[1:], strict=True))) + following
+            else:
+                text = _join_over_nothing(text, following)
+        return text, tuple(" ".join(words) for words in fills)
+
+    def __str__(self) -> str:
+        return self.source
+
+    def _all_lengths(self, lengths: Sequence[int]) -> list[int]:
+        """The length of every blank, given those of the blanks of unknown length."""
+        unknown = [blank for blank in self.blanks if not blank.has_known_length]
+        if len(lengths) != len(unknown):
+            rule = f"one length per blank of unknown length ({len(unknown)})"
+            raise ValueError(f"`lengths` must hold {rule}, but holds {len(lengths)}")
+        for k, (blank, length) in enumerate(zip(unknown, lengths, strict=True)):
+            if not blank.allows(length):
+                raise ValueError(f"`lengths[{k}]` must be {blank}, but is {length}")
+        given = iter(lengths)
+        return [blank.minimum if blank.has_known_length else next(given) for blank in self.blanks]
+
+
+def escape(text: str) -> str:
+    r"""The template without blanks that reads as `text`: every underscore becomes `\_`."""
+    return text.replace("_", r"\_")
+
+
+def _read_mark(text: str, mark: re.Match[str]) -> Blank:
+    underscores, bounds = mark["underscores"], mark["range"]
+    if underscores == "__":
+        raise _error(text, mark, "`__` is no blank; `_` is one word, `___` a blank of unknown length")
+    if underscores == "_":
+        if bounds is not None:
+            raise _error(text, mark, "`_` is one word and takes no range; write `___{2,6}`")
+        return Blank(1, 1)
+    if bounds is None:
+        return Blank(1, None)
+    match = _RANGE.fullmatch(bounds)
+    if match is None:
+        raise _error(text, mark, "a range is `{2,6}`, `{2,}` or `{3}`")
+    minimum = int(match["minimum"])
+    if match["comma"] is None:
+        maximum: int | None = minimum
+    else:
+        maximum = None if match["maximum"] is None else int(match["maximum"])
+    if maximum is not None and maximum < max(minimum, 1):
+        raise _error(text, mark, "the upper end of a range must be at least 1 and at least the lower end")
+    return Blank(minimum, maximum)
+
+
+def _check_left(text: str, mark: re.Match[str], before: str, *, is_first: bool) -> None:
+    """Refuse a blank that would make one word with what stands before it, apostrophes included."""
+    nearest = before.rstrip("'")[-1:]
+    if nearest.isalnum() or (not nearest and not is_first):
+        raise _touch_error(text, mark)
+
+
+def _check_right(text: str, mark: re.Match[str]) -> None:
+    if _WORD_AHEAD.match(text, mark.end()):
+        raise _touch_error(text, mark)
+
+
+def _touch_error(text: str, mark: re.Match[str]) -> ValueError:
+    return _error(text, mark, r"a blank must stand apart from words and blanks; a literal underscore is `\_`")
+
+
+def _error(text: str, mark: re.Match[str], rule: str) -> ValueError:
+    start, end = max(0, mark.start() - 15), min(len(text), mark.end() + 15)
+    excerpt = "".join(character if character.isprintable() else " " for character in text[start:end])
+    excerpt = ("…" if start > 0 else "") + excerpt + ("…" if end < len(text) else "")
+    return ValueError(f'template, character {mark.start() + 1}, "{excerpt}": {rule}')
+
+
+def _join_over_nothing(before: str, after: str) -> str:
+    """Join the text around an empty fill, without the space that would have set the fill apart."""
+    if not before.strip() or before.endswith(_OPENING):
+        return before + after.lstrip()
+    if not after or after[0].isspace() or after.startswith(_CLOSING):
+        return before.rstrip() + after
+    return before + after
