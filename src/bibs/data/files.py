@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 # COCO pads its ids to twelve digits, behind a prefix before 2017. No other data set read here does.
 _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{12})\.[A-Za-z]+")
+
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def image_id_of(filename: str) -> int | str:
@@ -29,10 +31,9 @@ def open_text(path: Path) -> IO[str]:
         raise ValueError(f"no such file: {path}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    packed = raw.read(2) == b"\x1f\x8b"
-    raw.seek(0)
-    binary = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
-    return io.TextIOWrapper(cast("io.BufferedReader", binary), encoding="utf-8-sig")
+    with raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    return (gzip.open if packed else open)(path, "rt", encoding="utf-8-sig")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -47,7 +48,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, line.strip()
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not UTF-8 text (after line {number})") from None
-        except (EOFError, gzip.BadGzipFile) as error:
+        except _DAMAGED as error:
             raise ValueError(f"{path} is a damaged gzip file (after line {number}): {error}") from None
     if empty:
         raise ValueError(f"{path} is empty")
@@ -59,7 +60,7 @@ def read_json(path: Path) -> Any:
             text = file.read()
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not UTF-8 text") from None
-        except (EOFError, gzip.BadGzipFile) as error:
+        except _DAMAGED as error:
             raise ValueError(f"{path} is a damaged gzip file: {error}") from None
     if not text.strip():
         raise ValueError(f"{path} is empty")
