@@ -1,1 +1,28 @@
-"""The algorithm. Imports torch and nothing else of ours."""
+"""The algorithm. Imports torch and nothing else of ours.
+
+template.py        a row of token ids with None at each free slot
+step_model.py      what search asks of a model
+beam.py            the one search loop, plain or steered by messages
+scoring.py         exact scores of filled sequences
+pair.py            two models before the same blanks; batches; results
+bidirectional.py   Bidirectional Beam Search
+unidirectional.py, sampling.py, exact.py   what the paper compares it with
+methods.py         all of them by name
+"""
+
+from .beam import Opening, Pass, beam_search
+from .methods import METHODS, bidirectional_beam_search, fill_templates
+from .pair import Fill, TracedPass
+from .step_model import StepModel
+
+__all__ = [
+    "METHODS",
+    "Fill",
+    "Opening",
+    "Pass",
+    "StepModel",
+    "TracedPass",
+    "beam_search",
+    "bidirectional_beam_search",
+    "fill_templates",
+]

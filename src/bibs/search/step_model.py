@@ -7,7 +7,7 @@ left or right is decided by the argument it is passed as, never by the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,9 +24,7 @@ class StepModel(Protocol):
 
     vocab_size: int
 
-    def start(
-        self, contexts: Sequence[Sequence[int]], conditions: Conditions = None
-    ) -> tuple[Tensor, State, Tensor]:
+    def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
         """Read N ragged, non-empty contexts of token ids, each in this model's reading order.
 
         Returns the log_probs (N, V) of the next token, the state after each context (N rows), and scores (N,):
@@ -76,4 +74,4 @@ def select_conditions(conditions: Conditions, examples: Sequence[int]) -> Condit
         return None
     if isinstance(conditions, Tensor):
         return conditions[list(examples)]
-    return [cast(Sequence[Any], conditions)[example] for example in examples]
+    return [conditions[example] for example in examples]

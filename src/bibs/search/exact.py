@@ -1,0 +1,27 @@
+"""Every fill there is: a beam search whose beam holds the whole space. For small problems, and to judge the rest."""
+
+from __future__ import annotations
+
+import torch
+
+from .beam import FREE, beam_search
+from .pair import Fill, Memory, Pair, finish, propose
+from .settings import Settings
+
+
+def enumerate_fills(pair: Pair, settings: Settings) -> list[list[Fill]]:
+    """Score all V^W fills of each template by S."""
+    allowed = int((pair.forward.banned > -torch.inf).sum())
+    results = []
+    for example in range(len(pair)):
+        one = pair.select(torch.tensor([example], device=pair.forward.slots.device))
+        free = int((one.forward.slots == FREE).sum())
+        if allowed**free > settings.max_fills:
+            raise ValueError(
+                f"`method` 'exact' must not enumerate more than {settings.max_fills} fills (`max_fills`), "
+                f"but {free} free slots of {allowed} tokens make {allowed}^{free}"
+            )
+        latest = beam_search(one.forward, num_beams=max(1, allowed**free))
+        proposals = propose("forward", latest, one.forward.widths.tolist())
+        results += finish(one, proposals, settings, rank=lambda f, b: f + b, memory=Memory().after("forward", latest))
+    return results

@@ -1,0 +1,120 @@
+"""Every method by name: Bidirectional Beam Search, and what the paper compares it with, on the same loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .bidirectional import search_both_ways
+from .exact import enumerate_fills
+from .pair import Fill, fill_in_batches
+from .sampling import coordinate_descent, gsn, gsn_random, unidirectional_gibbs
+from .settings import Direction, Settings
+from .step_model import Conditions, StepModel
+from .template import Template
+from .unidirectional import search_backward, search_forward, search_rerank_max, search_rerank_sum
+
+METHODS = {
+    "bibs": search_both_ways,
+    "forward": search_forward,
+    "backward": search_backward,
+    "rerank-max": search_rerank_max,
+    "rerank-sum": search_rerank_sum,
+    "gsn": gsn,
+    "gsn-random": gsn_random,
+    "coordinate": coordinate_descent,
+    "unidirectional-gibbs": unidirectional_gibbs,
+    "exact": enumerate_fills,
+}
+
+
+def fill_templates(
+    forward: StepModel,
+    backward: StepModel,
+    templates: Sequence[Template],
+    *,
+    method: str = "bibs",
+    conditions: Conditions = None,
+    banned: Sequence[int] = (),
+    num_beams: int = 5,
+    num_rounds: int = 4,
+    num_return_sequences: int = 1,
+    start: Direction = "backward",
+    rescore: bool = True,
+    trace: bool = False,
+    lookup: bool = True,
+    batch_size: int | None = None,
+    seed: int = 0,
+    shortlist: int = 100,
+    max_fills: int = 100_000,
+) -> list[list[Fill]]:
+    """Fill the free slots of each template by one of `METHODS`; per template, distinct fills, best first.
+
+    `start`, `rescore`, `trace` and `lookup` (of what an earlier round computed) concern "bibs"; `num_rounds` it and
+    the samplers; `seed` the samplers; `shortlist` "unidirectional-gibbs"; `max_fills` "exact".
+    """
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
+    settings = Settings(
+        num_beams=num_beams,
+        num_rounds=num_rounds,
+        num_return_sequences=num_return_sequences,
+        start=start,
+        rescore=rescore,
+        trace=trace,
+        lookup=lookup,
+        batch_size=batch_size,
+        seed=seed,
+        shortlist=shortlist,
+        max_fills=max_fills,
+    )
+    return fill_in_batches(
+        forward, backward, templates, METHODS[method], settings, conditions=conditions, banned=banned
+    )
+
+
+def bidirectional_beam_search(
+    forward: StepModel,
+    backward: StepModel,
+    templates: Sequence[Template],
+    *,
+    conditions: Conditions = None,
+    banned: Sequence[int] = (),
+    num_beams: int = 5,
+    num_rounds: int = 4,
+    num_return_sequences: int = 1,
+    start: Direction = "backward",
+    rescore: bool = True,
+    trace: bool = False,
+    lookup: bool = True,
+    batch_size: int | None = None,
+) -> list[list[Fill]]:
+    """Fill the free slots of each template so that both models agree.
+
+    A template is a list of token ids with None at each free slot; START and END are ordinary fixed tokens at its two
+    ends. Returns, per template, a list of distinct fills, best first.
+
+    - `conditions`: one per template, handed to the models (an image vector, say).
+    - `banned`: ids that never fill a free slot (START, END, UNK).
+    - `num_rounds`: a round is one pass each way, after a plain first pass from the `start` side.
+    - `rescore`: score the fills of all passes exactly and return the best. Without it, the paper as written: the last
+      pass's fills in that pass's own, approximate order.
+    - `trace`: keep the top fill and the frontiers of every pass on each result.
+    - `lookup`: keep (N, W, B, V) log probabilities in memory, so that a round computes only what the last one did not.
+    - `batch_size`: templates searched at once; by default as many as make about 320 rows.
+    """
+    return fill_templates(
+        forward,
+        backward,
+        templates,
+        method="bibs",
+        conditions=conditions,
+        banned=banned,
+        num_beams=num_beams,
+        num_rounds=num_rounds,
+        num_return_sequences=num_return_sequences,
+        start=start,
+        rescore=rescore,
+        trace=trace,
+        lookup=lookup,
+        batch_size=batch_size,
+    )

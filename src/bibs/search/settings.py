@@ -1,0 +1,47 @@
+"""Every setting of every method, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Direction = Literal["forward", "backward"]
+
+ROWS_PER_BATCH = 320
+"""Examples x beams that one batch holds unless told otherwise: more is slower, fewer waste the matrix products."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    num_beams: int = 5
+    num_rounds: int = 4
+    num_return_sequences: int = 1
+    start: Direction = "backward"
+    rescore: bool = True
+    trace: bool = False
+    lookup: bool = True
+    batch_size: int | None = None
+    seed: int = 0
+    shortlist: int = 100
+    max_fills: int = 100_000
+
+    def __post_init__(self) -> None:
+        at_least = {
+            "num_beams": 1,
+            "num_rounds": 0,
+            "num_return_sequences": 1,
+            "shortlist": 1,
+            "max_fills": 1,
+        }
+        if self.batch_size is not None:
+            at_least["batch_size"] = 1
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"`{name}` must be a whole number of at least {least}, but is {value!r}")
+        if self.start not in ("forward", "backward"):
+            raise ValueError(f"`start` must be 'forward' or 'backward', but is {self.start!r}")
+
+    @property
+    def examples_per_batch(self) -> int:
+        return self.batch_size or max(1, ROWS_PER_BATCH // self.num_beams)

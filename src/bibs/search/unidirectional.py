@@ -1,0 +1,48 @@
+"""The paper's baselines that search one way: URNN-f, URNN-b, and the re-rankings of both beams."""
+
+from __future__ import annotations
+
+from .beam import beam_search
+from .pair import Fill, Memory, Pair, finish, propose
+from .settings import Direction, Settings
+
+
+def search_forward(pair: Pair, settings: Settings) -> list[list[Fill]]:
+    """URNN-f: plain beam search, ranked by the forward score of the fill given its left side."""
+    return _search_one_way(pair, settings, "forward")
+
+
+def search_backward(pair: Pair, settings: Settings) -> list[list[Fill]]:
+    """URNN-b: plain beam search, ranked by the backward score of the fill given its right side."""
+    return _search_one_way(pair, settings, "backward")
+
+
+def search_rerank_max(pair: Pair, settings: Settings) -> list[list[Fill]]:
+    """URNN-f+b: the beams of both directions, ranked by the larger of the two whole-sequence scores."""
+    proposals, memory = _both(pair, settings)
+    return finish(pair, proposals, settings, rank=max, memory=memory)
+
+
+def search_rerank_sum(pair: Pair, settings: Settings) -> list[list[Fill]]:
+    """BiRNN-f+b: the beams of both directions, ranked by the sum of the two whole-sequence scores."""
+    proposals, memory = _both(pair, settings)
+    return finish(pair, proposals, settings, rank=lambda f, b: f + b, memory=memory)
+
+
+def _search_one_way(pair: Pair, settings: Settings, direction: Direction) -> list[list[Fill]]:
+    opening = pair[direction]
+    latest = beam_search(opening, num_beams=settings.num_beams)
+    proposals = propose(direction, latest, opening.widths.tolist())
+    return finish(pair, proposals, settings, memory=Memory().after(direction, latest))
+
+
+def _both(pair: Pair, settings: Settings) -> tuple[list[dict[tuple[int, ...], float]], Memory]:
+    memory = Memory(*(beam_search(pair[d], num_beams=settings.num_beams) for d in ("forward", "backward")))
+    assert memory.forward is not None
+    assert memory.backward is not None
+    widths = pair.forward.widths.tolist()
+    forward, backward = (
+        propose("forward", memory.forward, widths),
+        propose("backward", memory.backward, widths),
+    )
+    return [{**f, **b} for f, b in zip(forward, backward, strict=True)], memory
