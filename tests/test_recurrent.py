@@ -93,6 +93,31 @@ def test_a_batch_equals_its_items_one_by_one(config: RecurrentConfig, contexts: 
         torch.testing.assert_close(after[row], model.step(torch.zeros(1, dtype=torch.long), alone[1])[0][0])
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_lstm_of_training_equals_the_network_and_so_do_its_gradients(layers: int) -> None:
+    model = make(RecurrentConfig(23, 8, 6, num_layers=layers, condition_size=5))
+    tokens = torch.randint(6, (4, 6), generator=torch.Generator().manual_seed(5))  # words repeat
+    results = []
+    for training in (False, True):
+        model.train(training).zero_grad()
+        loss, _ = model.loss(tokens, conditions=pictures(model.config, 4))
+        loss.backward()
+        results.append(
+            {"loss": loss.detach()} | {name: w.grad.clone() for name, w in model.named_parameters()}
+        )
+    torch.testing.assert_close(results[0], results[1])
+
+
+def test_dropout_draws_one_mask_a_word_and_one_a_sentence() -> None:
+    torch.manual_seed(0)
+    model = make(RecurrentConfig(23, 8, 6, dropout=0.5)).train()
+    hidden = model.hidden(torch.tensor([[1, 2, 3, 4]] * 3))
+    dropped = hidden == 0
+    assert (dropped == dropped[:, :1]).all()  # the same units at every place of a sentence
+    assert not (dropped[0] == dropped[1]).all()
+    assert 0 < dropped.float().mean() < 1
+
+
 def test_long_contexts_scored_in_several_parts_keep_their_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(SHAPES[4])
     contexts = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10], [3, 2]]

@@ -17,9 +17,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bibs.models.cells import GATES, NETWORKS, STEPS, CellState, PreparedLayer, prepare_layer
+from bibs.models.lstm_sequence import lstm_sequence
 from bibs.models.output import AdaptiveOutput, DenseOutput, PreparedAdaptive, PreparedDense
 from bibs.models.storage import check_tensors, load_tensors, save_tensors
 from bibs.search.step_model import Conditions
@@ -33,7 +35,7 @@ SCORED_ROWS = 512
 
 @dataclass(frozen=True)
 class RecurrentConfig:
-    """The shape of a network. With `cutoffs` the output is an adaptive softmax, and rarer words have higher ids."""
+    """The shape of a network. With `cutoffs` the output is an adaptive softmax, and rare words come last."""
 
     vocab_size: int
     hidden_size: int = 512
@@ -57,9 +59,7 @@ class RecurrentConfig:
             raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
         edges = (0, *self.cutoffs, self.vocab_size)
         if any(low >= high for low, high in pairwise(edges)):
-            raise ValueError(
-                f"`cutoffs` must rise and lie between 1 and {self.vocab_size - 1}, but are {self.cutoffs}"
-            )
+            raise ValueError(f"`cutoffs` must rise and lie between 1 and {self.vocab_size - 1}, but are {self.cutoffs}")
 
 
 @dataclass(frozen=True)
@@ -98,23 +98,44 @@ class RecurrentModel(nn.Module):
     # -- the whole network at once: training, and the judge of `start` and `step` --
 
     def hidden(self, tokens: Tensor, conditions: Conditions = None) -> Tensor:
-        """The hidden state (N, T, H) of the top layer after each of the tokens (N, T)."""
-        inputs = self.embedding(tokens)  # (N, T, E)
+        """The hidden state (N, T, H) of the top layer after each of the tokens (N, T).
+
+        Dropout draws one mask a word for the inputs and one a sentence for the states, whatever the place.
+        """
+        words, index = tokens.unique(return_inverse=True)  # (U,), (N, T)
+        inputs = self.embedding(words)  # (U, E)
         first = self._first_inputs(conditions, len(tokens))
         if first is not None:
-            inputs = torch.cat([first[:, None], inputs], dim=1)  # (N, 1+T, E)
-        hidden = self.network(self.dropout(inputs))[0]  # (N, [1+]T, H)
-        scored: Tensor = self.dropout(hidden if first is None else hidden[:, 1:])
-        return scored
+            place_0 = torch.arange(len(words), len(words) + len(tokens), device=tokens.device)
+            inputs = torch.cat([inputs, first])  # (U+N, E)
+            index = torch.cat([place_0[:, None], index], dim=1)  # (N, 1+T)
+        inputs = self.dropout(inputs)
+        if self.training and self.config.cell == "lstm":
+            hidden = self._train_lstm(inputs, index.t()).transpose(0, 1)
+        else:
+            hidden = self.network(inputs[index])[0]  # (N, [1+]T, H)
+        scored = hidden if first is None else hidden[:, 1:]
+        return scored * self.dropout(scored.new_ones(len(tokens), 1, scored.shape[2]))
+
+    def _train_lstm(self, inputs: Tensor, index: Tensor) -> Tensor:  # (U, E), (T, N) -> (T, N, H)
+        """What `network` gives for `inputs[index]`, with each distinct input projected once."""
+        for layer in range(self.config.num_layers):
+            weight, state_weight, bias, state_bias = (
+                getattr(self.network, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )
+            if layer:
+                inputs = self.dropout(inputs.reshape(-1, inputs.shape[2]))  # (T*N, H)
+                index = torch.arange(len(inputs), device=inputs.device).view(index.shape)
+            table = F.linear(inputs, weight, bias + state_bias)
+            inputs = lstm_sequence(table, index, state_weight)  # (T, N, H)
+        return inputs
 
     def forward(self, tokens: Tensor, conditions: Conditions = None) -> Tensor:
         """The log_probs (N, T, V) of what follows each of the tokens (N, T)."""
         return self.output.log_probs(self.hidden(tokens, conditions))
 
-    def loss(
-        self, tokens: Tensor, lengths: Tensor | None = None, conditions: Conditions = None
-    ) -> tuple[Tensor, int]:
-        """The summed negative log probability of the tokens (N, T) after the first of each row, and their count.
+    def loss(self, tokens: Tensor, lengths: Tensor | None = None, conditions: Conditions = None) -> tuple[Tensor, int]:
+        """The summed negative log probability of the tokens (N, T) after each row's first, and their count.
 
         `lengths` (N,) says how many tokens of each row count, its first included; all, where it is None.
         """
@@ -203,9 +224,7 @@ class RecurrentModel(nn.Module):
             raise ValueError(f"`conditions` must be one per example ({rows}), but are {len(conditions)}")
         if not size:
             if conditions is not None and any(one is not None for one in conditions):
-                raise ValueError(
-                    "`conditions` were given, but the model takes none (its `condition_size` is 0)"
-                )
+                raise ValueError("`conditions` were given, but the model takes none (its `condition_size` is 0)")
             return None
         empty = self.no_condition.expand(rows, -1)  # (N, E)
         if conditions is None:
@@ -218,9 +237,7 @@ class RecurrentModel(nn.Module):
         else:
             vectors = _stack([conditions[row] for row in given], size)
         if vectors.dim() != 2 or vectors.shape[1] != size:
-            raise ValueError(
-                f"a condition must hold {size} numbers, but `conditions` are {tuple(vectors.shape)}"
-            )
+            raise ValueError(f"a condition must hold {size} numbers, but `conditions` are {tuple(vectors.shape)}")
         projected: Tensor = self.condition(vectors.to(self.no_condition))  # (given, E)
         if len(given) == rows:
             return projected
@@ -245,9 +262,7 @@ class RecurrentModel(nn.Module):
 
     @torch.no_grad()
     def _prepare(self, version: tuple[tuple[int, int], ...]) -> _Prepared:
-        layers = tuple(
-            prepare_layer(self.network, layer, self.config.cell) for layer in range(self.config.num_layers)
-        )
+        layers = tuple(prepare_layer(self.network, layer, self.config.cell) for layer in range(self.config.num_layers))
         table = layers[0].project(self.embedding.weight)
         return _Prepared(table=table, layers=layers, output=self.output.prepare(), version=version)
 
@@ -261,10 +276,8 @@ class RecurrentModel(nn.Module):
     # -- files --
 
     def save(self, path: Path | str, *, dtype: torch.dtype | None = torch.float16) -> None:
-        """Write the weights as safetensors, in `dtype` (None: as they are); the configuration is kept apart."""
-        save_tensors(
-            Path(path), {name: weight.to(dtype or weight.dtype) for name, weight in self.state_dict().items()}
-        )
+        """Write the weights as safetensors, in `dtype` (None: as they are), without the configuration."""
+        save_tensors(Path(path), {name: weight.to(dtype or weight.dtype) for name, weight in self.state_dict().items()})
 
     @classmethod
     def load(cls, path: Path | str, config: RecurrentConfig) -> RecurrentModel:
