@@ -1,0 +1,132 @@
+"""What is blanked: the paper's fill-in-the-blank captioning, and Visual Madlibs.
+
+A caption of T words loses floor(r T + 1/2) from its middle; of the words that stay, the smaller half stands before the
+blank. The paper's example (11 words, r = 50 %) loses 6 and keeps 2 before and 3 after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bibs.data import CaptionedImage, Madlib
+from bibs.text import tokenize
+
+ImageId = int | str
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence with one blank: what stands before it, what people wrote in it, and what stands after it."""
+
+    key: ImageId  # names the example within its task
+    image_id: ImageId
+    filename: str
+    before: Words
+    blank: Words
+    after: Words
+
+    @property
+    def words(self) -> Words:
+        return (*self.before, *self.blank, *self.after)
+
+    def filled(self, fill: Sequence[str]) -> Words:
+        return (*self.before, *fill, *self.after)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The examples of one task, and how many sentences could not be one."""
+
+    examples: tuple[Example, ...]
+    skipped: int
+
+
+def cut_blank(words: Sequence[str], removed: int) -> tuple[Words, Words, Words] | None:
+    """Before, blank and after, with `removed` per cent taken out of the middle.
+
+    None where the sentence is too short: nothing to remove, or nothing left on one side.
+    """
+    if isinstance(removed, bool) or not isinstance(removed, int) or not 1 <= removed <= 99:
+        raise ValueError(f"`removed` must be a whole percentage from 1 to 99, but is {removed!r}")
+    width = (removed * len(words) + 50) // 100  # floor(r T + 1/2), in whole numbers
+    before = (len(words) - width) // 2
+    if not width or not before:
+        return None
+    return tuple(words[:before]), tuple(words[before : before + width]), tuple(words[before + width :])
+
+
+def draw_captions(
+    images: Iterable[CaptionedImage], *, seed: int = 0, limit: int | None = None
+) -> list[tuple[CaptionedImage, Words]]:
+    """One random caption of each picture.
+
+    A picture's caption depends on the seed and its id alone, never on the other pictures; with a `limit`, the first
+    of a random order are taken, so a smaller limit takes a part of what a larger one takes.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"`limit` must be at least 1, but is {limit}")
+    with_captions = [image for image in images if image.captions]
+    distinct = {image.image_id for image in with_captions}
+    if len(distinct) < len(with_captions):
+        repeated = len(with_captions) - len(distinct)
+        raise ValueError(
+            f"`images` must have distinct ids, but {repeated} of {len(with_captions)} repeat one: "
+            "captions without pictures cannot be told apart, so each needs an `image` or `image_id`"
+        )
+    if limit is not None and limit > len(with_captions):
+        raise ValueError(
+            f"`limit` must be at most the {len(with_captions)} captioned pictures there are, but is {limit}"
+        )
+    ordered = sorted(with_captions, key=lambda image: (_number(seed, "order", image.image_id), str(image.image_id)))
+    return [
+        (image, image.captions[_number(seed, "caption", image.image_id) % len(image.captions)])
+        for image in ordered[:limit]
+    ]
+
+
+def caption_examples(captions: Sequence[tuple[CaptionedImage, Words]], *, removed: int) -> Cut:
+    """Blank each caption; the too short are left out and counted."""
+    examples = []
+    for image, words in captions:
+        parts = cut_blank(words, removed)
+        if parts is not None:
+            examples.append(Example(image.image_id, image.image_id, image.filename, *parts))
+    if not examples:
+        raise ValueError(f"no caption is long enough to lose {removed} % of its words: {len(captions)} tried")
+    return Cut(tuple(examples), skipped=len(captions) - len(examples))
+
+
+def madlibs_examples(madlibs: Iterable[Madlib], *, split: str, seed: int = 0, limit: int | None = None) -> Cut:
+    """The Madlibs of one split, each with its first answer as what belongs in the blank.
+
+    Those with no word on one side of the blank, or none in it, are left out and counted.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"`limit` must be at least 1, but is {limit}")
+    examples, skipped, others = [], 0, set()
+    for madlib in madlibs:
+        if madlib.split != split:
+            others.add(madlib.split)
+            continue
+        parts = [tuple(tokenize(text)) for text in (madlib.left, madlib.answers[0], madlib.right)]
+        if all(parts):
+            examples.append(Example(madlib.id, madlib.image_id, "", *parts))
+        else:
+            skipped += 1
+    if not examples:
+        held = ", ".join(sorted(others)) or "nothing else"
+        raise ValueError(
+            f"`split` must hold a Madlib with words around its blank, but {split!r} has none ({held} here)"
+        )
+    if limit is not None and limit > len(examples):
+        raise ValueError(f"`limit` must be at most the {len(examples)} Madlibs there are, but is {limit}")
+    examples.sort(key=lambda example: (_number(seed, "order", example.key), str(example.key)))
+    return Cut(tuple(examples[:limit]), skipped)
+
+
+def _number(seed: int, purpose: str, key: ImageId) -> int:
+    """A random number that is the same on every machine and for every Python."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}/{key}".encode()).digest()[:8], "big")
