@@ -102,7 +102,7 @@ class RecurrentModel(nn.Module):
 
         Dropout draws one mask a word for the inputs and one a sentence for the states, whatever the place.
         """
-        words, index = tokens.unique(return_inverse=True)  # (U,), (N, T)
+        words, index = torch.unique(tokens, return_inverse=True)  # (U,), (N, T)
         inputs = self.embedding(words)  # (U, E)
         first = self._first_inputs(conditions, len(tokens))
         if first is not None:
@@ -115,7 +115,8 @@ class RecurrentModel(nn.Module):
         else:
             hidden = self.network(inputs[index])[0]  # (N, [1+]T, H)
         scored = hidden if first is None else hidden[:, 1:]
-        return scored * self.dropout(scored.new_ones(len(tokens), 1, scored.shape[2]))
+        mask: Tensor = self.dropout(scored.new_ones(len(tokens), 1, scored.shape[2]))
+        return scored * mask
 
     def _train_lstm(self, inputs: Tensor, index: Tensor) -> Tensor:  # (U, E), (T, N) -> (T, N, H)
         """What `network` gives for `inputs[index]`, with each distinct input projected once."""
@@ -232,10 +233,7 @@ class RecurrentModel(nn.Module):
         given = [row for row, one in enumerate(conditions) if one is not None]
         if not given:
             return empty
-        if isinstance(conditions, Tensor):
-            vectors = conditions
-        else:
-            vectors = _stack([conditions[row] for row in given], size)
+        vectors = conditions if isinstance(conditions, Tensor) else _stack([conditions[row] for row in given], size)
         if vectors.dim() != 2 or vectors.shape[1] != size:
             raise ValueError(f"a condition must hold {size} numbers, but `conditions` are {tuple(vectors.shape)}")
         projected: Tensor = self.condition(vectors.to(self.no_condition))  # (given, E)

@@ -36,9 +36,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.close(folder)
 
 
-def save_tensors(
-    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
-) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, save(whole, dict(metadata) if metadata else None))
 
@@ -81,12 +79,22 @@ def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor],
         raise ValueError(f"{path} lacks {len(missing)} tensors of the network, the first is {missing[0]}")
     unknown = sorted(set(tensors) - set(expected))
     if unknown:
-        raise ValueError(
-            f"{path} holds {len(unknown)} tensors that the network lacks, the first is {unknown[0]}"
-        )
+        raise ValueError(f"{path} holds {len(unknown)} tensors that the network lacks, the first is {unknown[0]}")
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape:
             have, want = tuple(tensor.shape), tuple(expected[name].shape)
             raise ValueError(f"{path}: {name} has shape {have}, but the configuration asks for {want}")
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{path}: {name} holds NaN or infinite numbers")
+
+
+def load_metadata(path: Path) -> dict[str, str]:
+    """The strings that `save_tensors` was given, read without the tensors."""
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        return dict(header.get("__metadata__", {}))
+    except OSError as error:
+        raise ValueError(f"{path} could not be read: {error.strerror or error}") from error
+    except (ValueError, AttributeError, OverflowError, MemoryError) as error:
+        raise ValueError(f"{path} is not a whole safetensors file") from error

@@ -1,0 +1,102 @@
+"""The model card: what a model was trained on, how, how well it does and where it fails."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from bibs.models.recurrent import RecurrentConfig
+from bibs.training.settings import TrainingSettings
+
+_CARD = """\
+# {title}
+
+Two recurrent networks of the same captions, one that reads left to right and one that reads right to left, for
+filling blanks with Bidirectional Beam Search (Sun, Lee and Batra, CVPR 2017).
+
+## Network
+
+{cell} in each direction, {layers} layer(s) of {hidden}, embeddings of {embedding}, {vocab} words (three of them
+special). {picture}{softmax}
+
+## Data
+
+{captions:,} captions ({tokens:,} tokens an epoch and direction), {with_pictures:,} of them with a picture. Words are
+lower case, without punctuation; words seen too rarely in training are `<unk>`.
+{licence}
+## Training
+
+Maximum likelihood over whole captions, Adam, {epochs} epochs at most, batches of {batch} captions of like length,
+learning rate {rate} falling to zero, dropout {dropout}, pictures withheld {withheld:.0%} of the time, seed {seed}.
+{minutes:.0f} minutes a direction.
+{command}
+## Validation loss
+
+Mean negative log probability in nats a token, END included, unknown words as `<unk>` ({unknown:.2%} of the tokens).
+
+| direction | {shown} | without pictures |
+|---|---|---|
+| left to right | {forward:.3f} | {forward_alone:.3f} |
+| right to left | {backward:.3f} | {backward_alone:.3f} |
+
+By epoch: left to right {forward_epochs}; right to left {backward_epochs}.
+
+## Known weaknesses
+
+- It writes the English of short, plain captions and knows little beyond them; other text is far from its data.
+- It repeats the biases of its captions, such as guesses at the sex, age or trade of people in a picture.
+- It names objects that often stand together even where the picture does not show them, and counts badly.
+- Rare words, names, numbers and anything longer than about 20 words are poorly modelled.
+"""
+
+_COCO_LICENCE = """
+The captions are those of Microsoft COCO (Lin et al., 2014; Chen et al., 2015), licensed under CC BY 4.0. The
+pictures, of which only feature vectors were used, keep their owners' licences. Image vectors are those of
+EfficientNet-Lite0 trained on ImageNet (Apache-2.0).
+"""
+
+
+def model_card(
+    settings: TrainingSettings, config: RecurrentConfig, result: Mapping[str, Any], command: Sequence[str]
+) -> str:
+    """`result` is a `TrainingResult` as a dictionary."""
+    forward, backward = result["forward"], result["backward"]
+    pictured = config.condition_size > 0
+    text = " ".join(shlex.quote(_without_folders(word)) for word in command)
+    return _CARD.format(
+        title="COCO caption model" if "coco" in text.lower() else "Caption model",
+        cell=config.cell.upper(),
+        layers=config.num_layers,
+        hidden=config.hidden_size,
+        embedding=config.embedding_size,
+        vocab=f"{config.vocab_size:,}",
+        picture=f"The picture, a vector of {config.condition_size}, is the first input. " if pictured else "",
+        softmax=f"Adaptive softmax, cut at {', '.join(map(str, config.cutoffs))}." if config.cutoffs else "",
+        captions=result["train_captions"],
+        tokens=result["train_tokens"],
+        with_pictures=result["train_captions_with_pictures"],
+        licence=_COCO_LICENCE if "coco" in text.lower() else "",
+        epochs=settings.epochs,
+        batch=settings.batch_size,
+        rate=settings.learning_rate,
+        dropout=settings.dropout,
+        withheld=settings.picture_dropout,
+        seed=settings.seed,
+        minutes=max(forward["seconds"], backward["seconds"]) / 60,
+        command=f"\n    {text}\n" if text else "",
+        unknown=result["unknown_share"],
+        shown="with pictures" if pictured else "as trained",
+        forward=forward["val_loss"],
+        forward_alone=forward["val_loss_without_pictures"],
+        backward=backward["val_loss"],
+        backward_alone=backward["val_loss_without_pictures"],
+        forward_epochs=", ".join(f"{loss:.3f}" for loss in forward["val_losses"]),
+        backward_epochs=", ".join(f"{loss:.3f}" for loss in backward["val_losses"]),
+    )
+
+
+def _without_folders(word: str) -> str:
+    """A path in the command becomes its last part: the card travels, the folders of one machine do not."""
+    return PurePath(word).name if "/" in word else word

@@ -1,0 +1,71 @@
+"""The state of a run in one safetensors file, written beside and renamed, so that a kill finds the old or the new.
+
+Chance at step k is drawn from the seed and k alone, so weights, Adam's moments and k are all there is to keep.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from bibs.models.storage import check_tensors, load_metadata, load_tensors, save_tensors
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands. `val_losses` has one mean loss an epoch; `run` names the settings, data and words."""
+
+    run: str
+    step: int = 0  # steps done
+    val_losses: tuple[float, ...] = ()
+    finished: bool = False
+    seconds: float = 0.0  # spent training, over all resumes
+
+    @property
+    def best_epoch(self) -> int:
+        return min(range(len(self.val_losses)), key=lambda epoch: self.val_losses[epoch])
+
+
+def save_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    tensors = {f"weights/{name}": weight for name, weight in model.state_dict().items()}
+    for name, weight in model.named_parameters():
+        for moment, value in optimizer.state[weight].items():
+            tensors[f"{moment}/{name}"] = value
+    save_tensors(path, tensors, {"progress": json.dumps(asdict(progress))})
+
+
+def load_progress(path: Path) -> Progress:
+    try:
+        values = json.loads(load_metadata(path)["progress"])
+        return Progress(**{**values, "val_losses": tuple(values["val_losses"])})
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a checkpoint of `bibs train` ({error})") from error
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    """Put the weights and the optimizer back as they were; returns where the run stood."""
+    progress = load_progress(path)
+    tensors = load_tensors(path)
+    weights = _part(tensors, "weights")
+    check_tensors(weights, model.state_dict(), path)
+    model.load_state_dict(weights)
+    moments = [_part(tensors, moment) for moment in MOMENTS]
+    state: dict[int, dict[str, Tensor]] = {}
+    if moments[0]:
+        for index, (name, _) in enumerate(model.named_parameters()):
+            state[index] = {moment: part[name] for moment, part in zip(MOMENTS, moments, strict=True)}
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    return progress
+
+
+def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(f"{prefix}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}/")
+    }

@@ -1,0 +1,207 @@
+"""Maximum likelihood over whole captions, in one direction: one plain loop that may be killed at any moment.
+
+The weights after step k are a function of the settings, the data and k alone: which captions are in the batch, which
+pictures are withheld and which units are dropped are all drawn from the seed and k. So a run that is killed and
+resumed from any checkpoint ends with the same weights, to the last bit, as one that was left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from bibs.data import Features
+from bibs.models.recurrent import RecurrentConfig, RecurrentModel
+from bibs.models.storage import save_tensors
+from bibs.training.batches import epoch_batches, evaluation_batches, make_batch, steps_per_epoch
+from bibs.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from bibs.training.corpus import Captions
+from bibs.training.settings import TrainingSettings
+
+DIRECTIONS = ("forward", "backward")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run says of itself from time to time. `loss` is per token, over the steps since the last report."""
+
+    direction: str
+    step: int
+    total_steps: int
+    loss: float
+    tokens_per_second: float
+    val_losses: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One direction's share of a training command."""
+
+    direction: str
+    settings: TrainingSettings
+    config: RecurrentConfig
+    train: Captions
+    val: Captions
+    folder: Path
+    name: str  # fingerprints of settings, vocabulary and captions: a checkpoint of another name is refused
+    checkpoint_seconds: float = 120.0
+    report_seconds: float = 5.0
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / f"checkpoint-{self.direction}.safetensors"
+
+    @property
+    def best(self) -> Path:
+        return self.folder / f"best-{self.direction}.safetensors"
+
+    @property
+    def reverse(self) -> bool:
+        return self.direction == "backward"
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return steps_per_epoch(self.train, self.settings.batch_size)
+
+    @property
+    def total_steps(self) -> int:
+        return self.steps_per_epoch * self.settings.epochs
+
+
+def train_direction(
+    run: Run, features: Features | None, report: Callable[[Report], None] = lambda report: None
+) -> Progress:
+    """Train to the end, from the checkpoint where there is one. The best weights are left in `run.best`."""
+    torch.manual_seed(run.settings.seed)
+    model = RecurrentModel(run.config)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=run.settings.learning_rate, weight_decay=run.settings.weight_decay, fused=True
+    )
+    progress = Progress(run=run.name)
+    if run.checkpoint.exists():
+        progress = load_checkpoint(run.checkpoint, model, optimizer)
+        _check_same_run(progress.run, run)
+    meter = _Meter(run, progress, report)
+    while not progress.finished:
+        epoch, first = divmod(progress.step, run.steps_per_epoch)
+        batches = epoch_batches(run.train, run.settings.batch_size, seed=run.settings.seed, epoch=epoch)
+        for rows in batches[first:]:
+            total, count = _train_step(run, model, optimizer, progress.step, rows, features)
+            progress = replace(progress, step=progress.step + 1)
+            meter.count(total, count, progress)
+            if meter.checkpoint_is_due() and progress.step % run.steps_per_epoch:
+                save_checkpoint(run.checkpoint, model, optimizer, meter.timed(progress))
+        progress = _end_epoch(run, model, progress, features)
+        save_checkpoint(run.checkpoint, model, optimizer, meter.timed(progress))
+        meter.say(progress)
+    return progress
+
+
+def _check_same_run(name: str, run: Run) -> None:
+    pairs = zip(name.split(", "), run.name.split(", "), strict=False)
+    differences = [f"{new} (the checkpoint has {old})" for old, new in pairs if old != new]
+    if differences or name != run.name:
+        raise ValueError(
+            f"{run.checkpoint} belongs to another run: {'; '.join(differences)}; train into another directory"
+        )
+
+
+def _train_step(
+    run: Run,
+    model: RecurrentModel,
+    optimizer: torch.optim.Optimizer,
+    step: int,
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+    features: Features | None,
+) -> tuple[float, int]:
+    settings = run.settings
+    draw = np.random.default_rng([settings.seed, step, 1])
+    torch.manual_seed(int(draw.integers(2**62)))
+    batch = make_batch(
+        run.train,
+        rows,
+        reverse=run.reverse,
+        features=features,
+        withheld=draw.random(len(rows)) < settings.picture_dropout,
+    )
+    for group in optimizer.param_groups:
+        group["lr"] = settings.learning_rate_at(step, run.total_steps)
+    model.train()
+    loss, count = model.loss(batch.tokens, batch.lengths, batch.conditions)
+    optimizer.zero_grad()
+    # Divided by the tokens of a usual batch, not of this one: every token of the corpus then weighs the same.
+    (loss * (run.steps_per_epoch / run.train.scored_tokens)).backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
+    optimizer.step()
+    value = loss.item()
+    if not np.isfinite(value):
+        raise ValueError(f"the {run.direction} loss of step {step} is {value}; try a lower `learning_rate`")
+    return value, count
+
+
+def _end_epoch(run: Run, model: RecurrentModel, progress: Progress, features: Features | None) -> Progress:
+    """Validate; keep the weights if they are the best so far; decide whether to go on."""
+    loss = mean_loss(model, run.val, reverse=run.reverse, features=features)
+    losses = (*progress.val_losses, loss)
+    progress = replace(progress, val_losses=losses)
+    if progress.best_epoch == len(losses) - 1:
+        save_tensors(run.best, model.state_dict(), {"run": run.name})
+    stale = len(losses) - 1 - progress.best_epoch
+    stop = bool(run.settings.patience) and stale >= run.settings.patience
+    return replace(progress, finished=stop or progress.step >= run.total_steps)
+
+
+@torch.no_grad()
+def mean_loss(model: RecurrentModel, captions: Captions, *, reverse: bool, features: Features | None) -> float:
+    """The mean negative log probability of a token; without `features`, of captions without their pictures."""
+    model.eval()
+    totals, counts = 0.0, 0
+    for batch in evaluation_batches(captions, reverse=reverse, features=features):
+        total, count = model.loss(batch.tokens, batch.lengths, batch.conditions)
+        totals, counts = totals + total.item(), counts + count
+    return totals / counts
+
+
+class _Meter:
+    """Watches the clock, for reports and checkpoints; nothing that it does changes the weights."""
+
+    def __init__(self, run: Run, progress: Progress, report: Callable[[Report], None]) -> None:
+        self._run, self._report = run, report
+        self._earlier = progress.seconds
+        self._started = self._last_report = self._last_checkpoint = time.monotonic()
+        self._loss, self._tokens = 0.0, 0
+
+    def count(self, loss: float, tokens: int, progress: Progress) -> None:
+        self._loss, self._tokens = self._loss + loss, self._tokens + tokens
+        if time.monotonic() - self._last_report >= self._run.report_seconds:
+            self.say(progress)
+
+    def say(self, progress: Progress) -> None:
+        now = time.monotonic()
+        self._report(
+            Report(
+                direction=self._run.direction,
+                step=progress.step,
+                total_steps=self._run.total_steps,
+                loss=self._loss / max(1, self._tokens),
+                tokens_per_second=self._tokens / max(1e-9, now - self._last_report),
+                val_losses=progress.val_losses,
+            )
+        )
+        self._last_report, self._loss, self._tokens = now, 0.0, 0
+
+    def checkpoint_is_due(self) -> bool:
+        now = time.monotonic()
+        if now - self._last_checkpoint < self._run.checkpoint_seconds:
+            return False
+        self._last_checkpoint = now
+        return True
+
+    def timed(self, progress: Progress) -> Progress:
+        return replace(progress, seconds=self._earlier + time.monotonic() - self._started)

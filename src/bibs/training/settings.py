@@ -1,0 +1,73 @@
+"""What a training run is told, all of it; together with the data it decides the weights to the last bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+from bibs.models.cells import GATES
+from bibs.models.recurrent import RecurrentConfig
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """The learning rate climbs for `warmup_steps`, then falls in a straight line to zero at the last step.
+
+    `cutoffs` are the adaptive softmax's; empty means one dense layer. `picture_dropout` is the share of pictures
+    that are withheld, so that one model serves with and without them. `patience` is the number of epochs without
+    a better validation loss after which training stops; 0 never stops early.
+    """
+
+    hidden_size: int = 512
+    embedding_size: int = 512
+    num_layers: int = 1
+    cell: str = "lstm"
+    cutoffs: tuple[int, ...] = ()
+    dropout: float = 0.3
+    picture_dropout: float = 0.1
+    epochs: int = 7
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    warmup_steps: int = 200
+    weight_decay: float = 0.0
+    clip_norm: float = 5.0
+    patience: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
+        for name in ("hidden_size", "embedding_size", "num_layers", "epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
+        for name in ("warmup_steps", "weight_decay", "patience", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
+        for name in ("learning_rate", "clip_norm"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"`{name}` must be above 0, but is {getattr(self, name)}")
+        for name in ("dropout", "picture_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
+        if self.cell not in GATES:
+            raise ValueError(f"`cell` must be one of {', '.join(GATES)}, but is {self.cell!r}")
+
+    def model_config(self, *, vocab_size: int, condition_size: int) -> RecurrentConfig:
+        return RecurrentConfig(
+            vocab_size=vocab_size,
+            hidden_size=self.hidden_size,
+            embedding_size=self.embedding_size,
+            num_layers=self.num_layers,
+            cell=self.cell,
+            condition_size=condition_size,
+            dropout=self.dropout,
+            cutoffs=tuple(cutoff for cutoff in self.cutoffs if cutoff < vocab_size),
+        )
+
+    def learning_rate_at(self, step: int, total_steps: int) -> float:
+        """The learning rate of step 0, 1, ..., total_steps - 1."""
+        climb = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        return self.learning_rate * climb * (1 - step / total_steps)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,160 @@
+"""From files of captions to a model directory: what `bibs train` does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bibs.models.directory import CONFIG, MODEL_CARD, VOCABULARY, save_pair
+from bibs.models.recurrent import RecurrentModel
+from bibs.models.storage import write_atomically
+from bibs.training.card import model_card
+from bibs.training.corpus import Corpus, read_corpus
+from bibs.training.loop import DIRECTIONS, Report, Run, mean_loss
+from bibs.training.pair import FeatureFiles, train_pair
+from bibs.training.settings import TrainingSettings
+
+CHECKPOINTS = "training"
+"""The folder, inside the model directory, of what is needed to resume."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files to train on: captions with pictures, captions alone, and image vectors."""
+
+    data: Path
+    texts: tuple[Path, ...] = ()
+    features: FeatureFiles | None = None
+    min_count: int = 5
+    allow_missing_features: bool = False
+
+
+@dataclass(frozen=True)
+class DirectionResult:
+    """Validation losses in nats a token, END included: with pictures (as trained) and without."""
+
+    val_losses: tuple[float, ...]  # one an epoch
+    val_loss: float  # of the weights that were kept
+    val_loss_without_pictures: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    forward: DirectionResult
+    backward: DirectionResult
+    vocab_size: int
+    unknown_share: float  # of the validation tokens
+    train_captions: int
+    train_captions_with_pictures: int
+    train_tokens: int  # an epoch, in one direction
+
+
+def train(
+    sources: Sources,
+    settings: TrainingSettings,
+    output: Path,
+    *,
+    resume: bool = False,
+    checkpoint_seconds: float = 120.0,
+    in_parallel: bool = True,
+    command: Sequence[str] = (),
+    report: Callable[[Report], None] = lambda report: None,
+) -> TrainingResult:
+    """Train both directions and write the model directory `output`.
+
+    What is needed to go on after a kill is kept in `output/training`. `command` is quoted in the model card.
+    """
+    _prepare_output(output, resume)
+    features = sources.features.load() if sources.features else None
+    corpus = read_corpus(
+        sources.data,
+        sources.texts,
+        features=features,
+        min_count=sources.min_count,
+        allow_missing_features=sources.allow_missing_features,
+    )
+    forward, backward = (
+        _make_run(direction, corpus, settings, features.size if features else 0, output, checkpoint_seconds)
+        for direction in DIRECTIONS
+    )
+    progresses = train_pair((forward, backward), sources.features, report, in_parallel=in_parallel)
+    models, results = [], []
+    for run, progress in zip((forward, backward), progresses, strict=True):
+        model = RecurrentModel.load(run.best, run.config)
+        alone = mean_loss(model, run.val, reverse=run.reverse, features=None)
+        losses = progress.val_losses
+        results.append(DirectionResult(losses, min(losses), alone, progress.seconds))
+        models.append(model)
+    result = _summary(corpus, results)
+    _write(output, corpus, settings, models, result, command)
+    return result
+
+
+def _prepare_output(output: Path, resume: bool) -> None:
+    folder = output / CHECKPOINTS
+    if not resume and ((output / CONFIG).exists() or any(folder.glob("*.safetensors"))):
+        raise ValueError(f"{output} already holds a training run: continue it with --resume, or choose another output")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{output} cannot be made: {error.strerror or error}") from None
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{output} cannot be written to")
+    for leftover in folder.glob(".*.partial"):  # of a run that was killed while it wrote
+        leftover.unlink(missing_ok=True)
+
+
+def _make_run(
+    direction: str,
+    corpus: Corpus,
+    settings: TrainingSettings,
+    condition_size: int,
+    output: Path,
+    checkpoint_seconds: float,
+) -> Run:
+    captions = f"{corpus.train.fingerprint()}-{corpus.val.fingerprint()}"
+    return Run(
+        direction=direction,
+        settings=settings,
+        config=settings.model_config(vocab_size=len(corpus.vocabulary), condition_size=condition_size),
+        train=corpus.train,
+        val=corpus.val,
+        folder=output / CHECKPOINTS,
+        name=f"settings {settings.fingerprint()}, vocabulary {corpus.vocabulary.fingerprint()}, captions {captions}",
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def _summary(corpus: Corpus, results: Sequence[DirectionResult]) -> TrainingResult:
+    forward, backward = results
+    return TrainingResult(
+        forward=forward,
+        backward=backward,
+        vocab_size=len(corpus.vocabulary),
+        unknown_share=corpus.val.share_of(corpus.vocabulary.unk),
+        train_captions=len(corpus.train),
+        train_captions_with_pictures=int((corpus.train.pictures >= 0).sum()),
+        train_tokens=corpus.train.scored_tokens,
+    )
+
+
+def _write(
+    output: Path,
+    corpus: Corpus,
+    settings: TrainingSettings,
+    models: Sequence[RecurrentModel],
+    result: TrainingResult,
+    command: Sequence[str],
+) -> None:
+    corpus.vocabulary.save(output / VOCABULARY)
+    card = model_card(settings, models[0].config, asdict(result), command)
+    write_atomically(output / MODEL_CARD, card.encode())
+    details = {
+        "vocabulary": corpus.vocabulary.fingerprint(),
+        "training": asdict(settings),
+        "result": asdict(result),
+    }
+    save_pair(output, *models, details=details)
