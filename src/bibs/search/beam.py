@@ -61,11 +61,8 @@ class Opening:
                 f"the {name} model's start() must return scores ({len(layouts)},), none NaN or +inf, "
                 f"but returned {tuple(scores.shape)}: {scores.tolist()}"
             )
-        if len(layouts) and float(log_probs.max()) > 1e-3:
-            warnings.warn(
-                f"the {name} model returned a log probability of {float(log_probs.max()):.3g}: are these logits?",
-                stacklevel=2,
-            )
+        if float(log_probs.max()) > 1e-3:
+            warnings.warn(f"the {name} model's log probabilities exceed 0: are they logits?", stacklevel=2)
         width = max((len(layout.region) for layout in layouts), default=0)
         padded = [
             [FREE if token is None else token for token in layout.region] + [FREE] * (width - len(layout.region))
@@ -238,7 +235,6 @@ def beam_search(
             expansion = _advance(opening, expansion, choice, known, old, slot)
         extended = expansion.log_probs + scores[:, :, None]  # (n, K, V)
         sent[:count, slot] = extended.amax(1)
-        _check_peak(opening.name, slot, sent[:count, slot])
         message = None
         if messages is not None:
             far_slots = opening.widths[:count] - 1 - slot
@@ -325,10 +321,6 @@ def _check_output(name: str, call: str, vocab_size: int, num_rows: int, log_prob
         return tensor
 
     map_state(check, state)
-
-
-def _check_peak(name: str, slot: int, peaks: Tensor) -> None:
-    """NaN and +inf survive every maximum, so the largest value of a slot betrays them."""
-    peak = peaks.max()
-    if not bool(peak < torch.inf):
-        raise ValueError(f"the {name} model returned a log probability of {peak.item()} at slot {slot} of a blank")
+    peak = float(log_probs.max())  # NaN and +inf survive a maximum
+    if not peak < torch.inf:
+        raise ValueError(f"the {name} model's {call} returned a log probability of {peak}")
