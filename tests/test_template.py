@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bibs.text import Blank, Template, Vocabulary, escape, tokenize
 
+law = settings(deadline=None)
 VOCABULARY = Vocabulary(["a", "man", "riding", "wave", "dog", "on", "surfboard"])
 START, END, UNK = VOCABULARY.start, VOCABULARY.end, VOCABULARY.unk
 
@@ -27,9 +28,7 @@ MARKS = {
 # Text that may stand between two blanks: its outer characters are neither letters, digits nor apostrophes, it
 # is not white space alone (which would join `_` to `_`), and no brace looks like a range.
 edges = st.sampled_from([" ", "  ", ", ", " (", ". ", "\n- ", ' "', "-", "\\_", " \t", "…"])
-middles = st.text(
-    st.one_of(st.sampled_from("aDog man's9é\\_ \n,.'"), st.characters(exclude_categories=["Cs"]))
-)
+middles = st.text(st.one_of(st.sampled_from("aDog man's9é\\_ \n,.'"), st.characters(exclude_categories=["Cs"])))
 inner = st.tuples(edges, middles.map(escape), edges).map("".join).filter(lambda text: not text.isspace())
 
 
@@ -64,10 +63,9 @@ def draw_fills(data: st.DataObject, blanks: tuple[Blank, ...], *, minimum: int =
     return fills
 
 
+@law
 @given(templates(), st.data())
-def test_rendering_keeps_the_fixed_text_byte_for_byte(
-    made: tuple[list[str], list[str]], data: st.DataObject
-) -> None:
+def test_rendering_keeps_the_fixed_text_byte_for_byte(made: tuple[list[str], list[str]], data: st.DataObject) -> None:
     literals, marks = made
     template = Template.parse(weave(literals, marks))
     assert template.blanks == tuple(MARKS[mark] for mark in marks)
@@ -77,19 +75,14 @@ def test_rendering_keeps_the_fixed_text_byte_for_byte(
     assert text == weave([unescape(literal) for literal in literals], list(spans))
 
 
+@law
 @given(templates(), st.data())
-def test_the_finished_text_reads_as_the_filled_slots(
-    made: tuple[list[str], list[str]], data: st.DataObject
-) -> None:
+def test_the_finished_text_reads_as_the_filled_slots(made: tuple[list[str], list[str]], data: st.DataObject) -> None:
     """Empty fills too: no two words grow together, none is lost."""
     template = Template.parse(weave(*made))
     fills = draw_fills(data, template.blanks)
     text, _ = template.render(fills)
-    lengths = [
-        len(fill)
-        for fill, blank in zip(fills, template.blanks, strict=True)
-        if blank.minimum != blank.maximum
-    ]
+    lengths = [len(fill) for fill, blank in zip(fills, template.blanks, strict=True) if blank.minimum != blank.maximum]
     slots = template.slots(VOCABULARY, lengths)
     ids = VOCABULARY.encode([word for fill in fills for word in fill])
     assert slots.count(None) == len(ids)
@@ -102,10 +95,9 @@ def test_the_finished_text_reads_as_the_filled_slots(
     assert [VOCABULARY.decode(tokens) for tokens in cut] == fills
 
 
+@law
 @given(templates(), st.data())
-def test_an_empty_fill_changes_nothing_but_white_space(
-    made: tuple[list[str], list[str]], data: st.DataObject
-) -> None:
+def test_an_empty_fill_changes_nothing_but_white_space(made: tuple[list[str], list[str]], data: st.DataObject) -> None:
     literals, marks = made
     template = Template.parse(weave(literals, marks))
     fills = draw_fills(data, template.blanks)
@@ -135,6 +127,7 @@ def test_an_empty_fill_leaves_no_doubled_space(source: str, text: str) -> None:
     assert template.render([[]] * len(template.blanks)) == (text, ("",) * len(template.blanks))
 
 
+@law
 @given(st.text(min_size=1))
 def test_an_escaped_text_is_a_template_that_reads_as_the_text(text: str) -> None:
     assume(text.strip())
@@ -144,6 +137,7 @@ def test_an_escaped_text_is_a_template_that_reads_as_the_text(text: str) -> None
     assert template.slots(VOCABULARY) == [START, *VOCABULARY.encode(tokenize(text)), END]
 
 
+@law
 @given(st.lists(st.sampled_from([" ", "  ", "\n", "\t "]), max_size=4))
 def test_marks_apart_by_white_space_alone_are_one_blank(gaps: list[str]) -> None:
     length = len(gaps) + 1
@@ -238,9 +232,8 @@ def test_an_error_in_a_long_template_shows_the_place_only() -> None:
     assert "\n" not in str(raised.value)
 
 
-@given(
-    st.lists(st.sampled_from(["_", "___", "{2}", "{0,1}", "a", "9", "'", " ", ", ", "\\", "."])).map("".join)
-)
+@law
+@given(st.lists(st.sampled_from(["_", "___", "{2}", "{0,1}", "a", "9", "'", " ", ", ", "\\", "."])).map("".join))
 def test_whatever_parses_reads_as_its_words_and_fills(source: str) -> None:
     try:
         template = Template.parse(source)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,9 +29,7 @@ class Vocabulary:
         if min_count < 1:
             raise ValueError(f"`min_count` must be at least 1, but is {min_count}")
         counts = Counter(word for sentence in sentences for word in sentence)
-        for (
-            special
-        ) in SPECIALS:  # text that names a special means the special, not a second word of that name
+        for special in SPECIALS:  # text that names a special means the special, not a second word of that name
             del counts[special]
         kept = [word for word, count in counts.items() if count >= min_count]
         return cls(sorted(kept, key=lambda word: (-counts[word], word)))
@@ -51,26 +49,27 @@ class Vocabulary:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one word a line, in UTF-8. The file appears whole or not at all."""
         path = Path(path)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            with partial.open("w", encoding="utf-8", newline="\n") as file:
                 file.write(self._text())
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner may read
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+            os.replace(partial, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise ValueError(f"{path} could not be written: {error.strerror or error}") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
         """Read what `save` wrote."""
         try:
-            # Not `splitlines`, which also cuts at separators that may stand inside a line of UTF-8 text.
-            lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise ValueError(f"the vocabulary {path} is not UTF-8 text (byte {error.start})") from None
+        except OSError as error:
+            raise ValueError(f"{path} could not be read: {error.strerror or error}") from error
         if tuple(lines[: len(SPECIALS)]) != SPECIALS:
             raise ValueError(f"the vocabulary {path} must begin with the lines {', '.join(SPECIALS)}")
         try:
