@@ -1,0 +1,215 @@
+"""Text in, text out: templates are read, searched and written back as they were typed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bibs.models.directory import VOCABULARY, load_pair
+from bibs.models.ngram import NGramModel
+from bibs.search import Fill, StepModel, TracedPass, fill_templates
+from bibs.search.settings import Direction
+from bibs.text import Template, Vocabulary, tokenize
+from bibs.vision import EfficientNetLite0, ImageEncoder, ImageLike
+
+PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
+
+MAX_WORDS = 100
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One way to fill the blanks of a template."""
+
+    text: str  # the fixed text as typed, the blanks filled
+    tokens: tuple[int, ...]  # of the whole sentence, START and END included
+    spans: tuple[str, ...]  # what fills each blank
+    score: float  # forward_score + backward_score
+    ranking_score: float  # what the method sorts by
+    forward_score: float
+    backward_score: float
+    rounds: int = 0
+    trace: tuple[TracedPass, ...] = ()
+
+
+class Infiller:
+    """Fills the blanks of templates with a left-to-right and a right-to-left model of the same vocabulary."""
+
+    def __init__(
+        self,
+        *,
+        forward: StepModel,
+        backward: StepModel,
+        vocabulary: Vocabulary,
+        encoder: ImageEncoder | None = None,
+        max_words: int = MAX_WORDS,
+        device: torch.device | str | None = None,
+    ) -> None:
+        """`encoder` turns pictures into the vectors that the models are conditioned on."""
+        for name, model in (("forward", forward), ("backward", backward)):
+            if model.vocab_size != len(vocabulary):
+                raise ValueError(
+                    f"`{name}` must have the size of `vocabulary` ({len(vocabulary)}), but has {model.vocab_size}"
+                )
+            if device is not None and isinstance(model, (nn.Module, NGramModel)):
+                model.to(device)
+        self.forward = forward
+        self.backward = backward
+        self.vocabulary = vocabulary
+        self.max_words = max_words
+        self._encoder = encoder
+
+    @classmethod
+    def from_pretrained(
+        cls, directory: str | os.PathLike[str] | None = None, *, device: torch.device | str | None = None
+    ) -> Infiller:
+        """Load a model directory; without one, the caption model that comes with the package."""
+        path = PRETRAINED if directory is None else Path(directory)
+        forward, backward = load_pair(path)
+        return cls(forward=forward, backward=backward, vocabulary=Vocabulary.load(path / VOCABULARY), device=device)
+
+    @classmethod
+    def from_corpus(cls, lines: Iterable[str], *, order: int = 3, min_count: int = 1) -> Infiller:
+        """Count an n-gram pair from sentences, on the spot."""
+        sentences = [words for line in lines if (words := tokenize(line))]
+        if not sentences:
+            raise ValueError("`lines` must hold at least one word, but hold none")
+        vocabulary = Vocabulary.build(sentences, min_count=min_count)
+        sequences = [[vocabulary.start, *vocabulary.encode(words), vocabulary.end] for words in sentences]
+        forward, backward = NGramModel.train_pair(sequences, vocab_size=len(vocabulary), order=order)
+        return cls(forward=forward, backward=backward, vocabulary=vocabulary)
+
+    @overload
+    def __call__(
+        self,
+        templates: str,
+        *,
+        images: ImageLike | None = ...,
+        method: str = ...,
+        num_beams: int = ...,
+        num_return_sequences: int = ...,
+        num_rounds: int = ...,
+        batch_size: int | None = ...,
+        start: Direction = ...,
+        rescore: bool = ...,
+        trace: bool = ...,
+        seed: int = ...,
+    ) -> list[Completion]: ...
+
+    @overload
+    def __call__(
+        self,
+        templates: list[str] | tuple[str, ...],
+        *,
+        images: Sequence[ImageLike | None] | None = ...,
+        method: str = ...,
+        num_beams: int = ...,
+        num_return_sequences: int = ...,
+        num_rounds: int = ...,
+        batch_size: int | None = ...,
+        start: Direction = ...,
+        rescore: bool = ...,
+        trace: bool = ...,
+        seed: int = ...,
+    ) -> list[list[Completion]]: ...
+
+    def __call__(
+        self,
+        templates: str | list[str] | tuple[str, ...],
+        *,
+        images: Any = None,
+        method: str = "bibs",
+        num_beams: int = 5,
+        num_return_sequences: int = 1,
+        num_rounds: int = 4,
+        batch_size: int | None = None,
+        start: Direction = "backward",
+        rescore: bool = True,
+        trace: bool = False,
+        seed: int = 0,
+    ) -> list[Completion] | list[list[Completion]]:
+        """Fill the blanks: one template gives a list of completions, best first; a list gives a list of such lists.
+
+        `images` holds a picture (file, array or PIL image), a ready vector, or None for each template.
+        """
+        if isinstance(templates, str):
+            parsed = [self.parse(templates)]
+            images = None if images is None else [images]
+        else:
+            parsed = []
+            for number, text in enumerate(templates):
+                try:
+                    parsed.append(self.parse(text))
+                except ValueError as error:
+                    raise ValueError(f"`templates[{number}]`: {error}") from None
+        found = fill_templates(
+            self.forward,
+            self.backward,
+            [template.slots(self.vocabulary) for template in parsed],
+            method=method,
+            conditions=self._conditions(images, len(parsed)),
+            banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk),
+            num_beams=num_beams,
+            num_rounds=num_rounds,
+            num_return_sequences=num_return_sequences,
+            start=start,
+            rescore=rescore,
+            trace=trace,
+            batch_size=batch_size,
+            seed=seed,
+        )
+        completions = [
+            [self._complete(template, fill) for fill in fills] for template, fills in zip(parsed, found, strict=True)
+        ]
+        return completions[0] if isinstance(templates, str) else completions
+
+    def parse(self, text: str) -> Template:
+        """Read a template; one that cannot be filled is a ValueError of one line."""
+        if not isinstance(text, str):
+            raise ValueError(f"a template must be a string, but is {text!r}")
+        template = Template.parse(text)
+        if template.has_unknown_lengths:
+            raise ValueError(f"a template must give the length of each blank (`_ _ _`), but is {text!r}")
+        if template.num_words > self.max_words:
+            raise ValueError(f"a template must have at most {self.max_words} words, but has {template.num_words}")
+        return template
+
+    def _complete(self, template: Template, fill: Fill) -> Completion:
+        text, spans = template.render([self.vocabulary.decode(tokens) for tokens in template.cut(fill.tokens)])
+        return Completion(
+            text=text,
+            tokens=fill.tokens,
+            spans=spans,
+            score=fill.score,
+            ranking_score=fill.ranking_score,
+            forward_score=fill.forward_score,
+            backward_score=fill.backward_score,
+            rounds=fill.rounds,
+            trace=fill.trace,
+        )
+
+    def _conditions(self, images: Sequence[Any] | None, count: int) -> list[Any] | None:
+        """Vectors as they are, pictures encoded, None where there is nothing to see."""
+        if images is None:
+            return None
+        if len(images) != count:
+            raise ValueError(f"`images` must hold one (or None) per template ({count}), but holds {len(images)}")
+        conditions: list[Any] = [image if _is_vector(image) else None for image in images]
+        pictures = {id(image): image for image in images if image is not None and not _is_vector(image)}
+        if pictures:
+            self._encoder = self._encoder or EfficientNetLite0()
+            encoded = torch.from_numpy(np.asarray(self._encoder.encode(list(pictures.values()))))  # (pictures, D)
+            vectors = dict(zip(pictures, encoded, strict=True))
+            conditions = [vectors.get(id(image), known) for image, known in zip(images, conditions, strict=True)]
+        return None if all(condition is None for condition in conditions) else conditions
+
+
+def _is_vector(image: Any) -> bool:
+    return isinstance(image, (Tensor, np.ndarray)) and image.ndim == 1
