@@ -120,9 +120,7 @@ def coco_json() -> dict[str, Any]:
         ("captions_val2014.json", "test", "test"),
     ],
 )
-def test_coco_captions_are_gathered_by_picture(
-    tmp_path: Path, name: str, assume: str | None, split: str
-) -> None:
+def test_coco_captions_are_gathered_by_picture(tmp_path: Path, name: str, assume: str | None, split: str) -> None:
     images = list(read_captions(write(tmp_path / name, coco_json()), assume_split=assume))
     assert [(image.image_id, image.captions) for image in images] == [
         (7, (("a", "bus"),)),
@@ -183,9 +181,7 @@ def test_split_keeps_that_split_alone(tmp_path: Path) -> None:
     assert [image.captions for image in read_captions(path, split="train")] == [(("train",),)] * 2
 
 
-@given(
-    st.integers(min_value=0, max_value=10**12 - 1), st.sampled_from(["", "COCO_val2014_", "COCO_test2015_"])
-)
+@given(st.integers(min_value=0, max_value=10**12 - 1), st.sampled_from(["", "COCO_val2014_", "COCO_test2015_"]))
 def test_a_coco_file_name_gives_its_number(number: int, prefix: str) -> None:
     assert image_id_of(f"some/folder/{prefix}{number:012d}.jpg") == number
 
@@ -332,9 +328,9 @@ def test_every_official_type_is_known_by_name_and_number(tmp_path: Path, number:
 
 def test_the_twelve_types_are_distinct_even_without_their_plural() -> None:
     assert sorted(MADLIBS_TYPES) == list(range(1, 13))
-    assert [
-        madlibs_type(name.removesuffix("s")) for name in MADLIBS_TYPES.values() if name[-3:] != "ies"
-    ] == [number for number, name in MADLIBS_TYPES.items() if name[-3:] != "ies"]
+    assert [madlibs_type(name.removesuffix("s")) for name in MADLIBS_TYPES.values() if name[-3:] != "ies"] == [
+        number for number, name in MADLIBS_TYPES.items() if name[-3:] != "ies"
+    ]
 
 
 def test_a_type_about_the_whole_picture_needs_no_person(tmp_path: Path) -> None:

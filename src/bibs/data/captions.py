@@ -140,9 +140,7 @@ def _simple(entry: Any, assume_split: str, *, where: str) -> CaptionedImage:
     return CaptionedImage(
         image_id=field(entry, "image_id", (int, str), where=where) if has_id else image_id_of(filename),
         filename=filename,
-        split=_split(field(entry, "split", str, where=where), where=where)
-        if "split" in entry
-        else assume_split,
+        split=_split(field(entry, "split", str, where=where), where=where) if "split" in entry else assume_split,
         captions=_with_words(tuple(tokenize(caption)) for caption in captions),
     )
 

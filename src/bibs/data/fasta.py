@@ -31,9 +31,7 @@ def read_fasta(path: str | Path) -> Iterator[FastaRecord]:
         elif line.startswith(";"):
             continue  # a comment, in the format's oldest form
         elif header is None:
-            raise ValueError(
-                f"{path}, line {number}: a FASTA file must begin with `>`, but begins {line!r:.40}"
-            )
+            raise ValueError(f"{path}, line {number}: a FASTA file must begin with `>`, but begins {line!r:.40}")
         else:
             parts.append("".join(line.split()))
     if header is None:

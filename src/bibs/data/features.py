@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bibs.data.feature_store import read_store
 from bibs.data.files import parse_json, read_json, read_lines
-
-VECTORS_NAME = "vectors.npy"
-IDS_NAME = "ids.jsonl"
 
 ImageId = int | str
 
@@ -27,9 +25,7 @@ class Features:
         if vectors.dtype.kind != "f":
             raise ValueError(f"`vectors` must hold floating-point numbers, but holds {vectors.dtype}")
         if len(vectors) != len(ids):
-            raise ValueError(
-                f"`ids` must name every row of `vectors`: {len(vectors)} rows, but {len(ids)} ids"
-            )
+            raise ValueError(f"`ids` must name every row of `vectors`: {len(vectors)} rows, but {len(ids)} ids")
         self._vectors = vectors
         self._rows = {image_id: row for row, image_id in enumerate(ids)}
         if len(self._rows) != len(ids):
@@ -42,12 +38,10 @@ class Features:
         if vectors.is_dir():
             if ids is not None:
                 raise ValueError(f"`ids` must be left out when `vectors` is a directory, but is {ids}")
-            vectors, ids = vectors / VECTORS_NAME, vectors / IDS_NAME
+            return cls(*read_store(vectors))
         if ids is None:
             raise ValueError(f"`ids` must name the file with the image ids of {vectors}, but is missing")
-        matrix = _open_matrix(vectors)
-        names = read_ids(Path(ids))
-        # A store notes the ids of a batch before it counts its rows: a reader may come between the two.
+        matrix, names = _open_matrix(vectors), read_ids(Path(ids))
         try:
             return cls(matrix, names)
         except ValueError as error:

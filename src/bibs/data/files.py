@@ -71,9 +71,7 @@ def parse_json(text: str, *, where: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        ) from None
+        raise ValueError(f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise ValueError(f"{where} is not JSON that can be read: nested too deeply") from None
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+# Pictures that a thread holds decoded, in full size. More is no faster, and large photos fill the memory.
+_PICTURES_AT_ONCE = 4
+
+
 class ImageEncoder(Protocol):
     """Any network (the paper's VGG-16, say) is one small class. `encode` may be called from several threads."""
 
@@ -46,7 +50,7 @@ class EncodedBatch:
 
 
 def encode_files(
-    paths: Iterable[Path], encoder: ImageEncoder, *, batch_size: int = 8, num_threads: int | None = None
+    paths: Iterable[Path], encoder: ImageEncoder, *, batch_size: int = 16, num_threads: int | None = None
 ) -> Iterator[EncodedBatch]:
     """Decode and encode picture files, a batch a thread, in the order given.
 
@@ -77,6 +81,18 @@ def _encode_files(
 
 
 def _encode_batch(paths: Sequence[Path], encoder: ImageEncoder) -> EncodedBatch:
+    parts = [
+        _encode_part(paths[start : start + _PICTURES_AT_ONCE], encoder)
+        for start in range(0, len(paths), _PICTURES_AT_ONCE)
+    ]
+    return EncodedBatch(
+        paths=tuple(path for part in parts for path in part.paths),
+        vectors=np.concatenate([part.vectors for part in parts]),  # (n, size)
+        failures=tuple(failure for part in parts for failure in part.failures),
+    )
+
+
+def _encode_part(paths: Sequence[Path], encoder: ImageEncoder) -> EncodedBatch:
     images: dict[Path, Image] = {}
     failures: list[tuple[Path, str]] = []
     for path in paths:
