@@ -1,0 +1,51 @@
+"""Benchmark 2: BiBS to convergence (four rounds at most) against one plain forward beam search of the same width."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from problems import caption_templates, trained_pair
+from timing import interleaved
+
+from bibs.search import Opening, beam_search, fill_templates
+from bibs.search.template import Layout
+
+NUM_EXAMPLES = 64
+
+
+def run() -> list[dict[str, object]]:
+    name, infiller = trained_pair()
+    forward, backward, vocabulary = infiller.forward, infiller.backward, infiller.vocabulary
+    banned = (vocabulary.start, vocabulary.end, vocabulary.unk)
+    rows: list[dict[str, object]] = []
+    for removed in (0.25, 0.5, 0.75):
+        templates = caption_templates(infiller, NUM_EXAMPLES, removed)
+        layouts = sorted((Layout.of(t) for t in templates), key=lambda layout: -len(layout.region))
+
+        def plain(layouts: list[Layout] = layouts) -> object:
+            """The paper's URNN-f: read the contexts, one pass, take its top fills; nothing is rescored."""
+            opening = Opening.read("forward", forward, layouts, banned=banned)
+            return beam_search(opening, num_beams=5, keep=False).fills()
+
+        search = partial(fill_templates, forward, backward, templates, banned=banned, batch_size=NUM_EXAMPLES)
+        seconds = interleaved(
+            {
+                "plain": plain,
+                "bibs": partial(search, rescore=False),
+                "no look-up": partial(search, rescore=False, lookup=False),
+                "rescored": partial(search),
+            },
+            repeats=5,
+        )
+        rounds = [fills[0].rounds for fills in search()]
+        rows.append(
+            {
+                "model": name,
+                "removed": f"{removed:.0%}",
+                "BiBS / plain": round(seconds["bibs"] / seconds["plain"], 2),
+                "without look-up / plain": round(seconds["no look-up"] / seconds["plain"], 2),
+                "with exact rescoring / plain": round(seconds["rescored"] / seconds["plain"], 2),
+                "mean rounds": round(sum(rounds) / len(rounds), 2),
+            }
+        )
+    return rows
