@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from bibs.data import (
     MADLIBS_TYPES,
     CaptionedImage,
+    Features,
     image_id_of,
     madlibs_type,
     read_captions,
@@ -380,7 +381,7 @@ def test_a_bad_derived_line_gives_one_clear_line(tmp_path: Path, change: dict[st
 # The real files
 
 
-def test_the_real_karpathy_file_has_its_stated_counts_and_tokens(real: Path) -> None:
+def test_the_real_karpathy_file_has_its_stated_counts_tokens_and_features(real: Path) -> None:
     path = real / "coco/dataset_coco.json"
     images = list(read_captions(path))
     pictures = Counter(image.split for image in images)
@@ -392,6 +393,9 @@ def test_the_real_karpathy_file_has_its_stated_counts_and_tokens(real: Path) -> 
         image.captions == tuple(tuple(sentence["tokens"]) for sentence in entry["sentences"])
         for image, entry in zip(images, entries, strict=True)
     )
+    features = Features.load(real / "coco/features_efficientnet_lite0.npy", real / "coco/features_ids.json")
+    assert (len(features), features.size) == (44_740, 1280)
+    assert features.missing([image.image_id for image in images]) == []
 
 
 def test_the_real_text_and_json_lines_have_their_stated_counts(real: Path) -> None:

@@ -225,6 +225,7 @@ def test_a_bad_picture_gives_one_clear_line(tmp_path: Path, name: str, recwarn: 
     assert not recwarn.list
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(["jpg", "png", "webp", "gif", "tiff", "bmp"]), st.data())
 def test_a_damaged_picture_is_read_or_named_but_never_crashes(
