@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+import bibs
 from bibs.data import Features, FeatureStore, find_pictures
 from bibs.data.feature_store import STORE_NAME, VECTORS_NAME
 
@@ -346,11 +347,13 @@ def test_a_disk_too_full_for_a_new_store_is_left_as_it_was(tmp_path: Path, monke
 
 WRITER = textwrap.dedent(
     """
-    import resource, sys, time
-    from pathlib import Path
+    import resource, sys, types
     import numpy as np
+    # `import bibs` loads torch, which takes longer than this whole program.
+    package, folder, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    sys.modules["bibs"] = types.ModuleType("bibs")
+    sys.modules["bibs"].__path__ = [package]
     from bibs.data import FeatureStore
-    folder, limit = Path(sys.argv[1]), int(sys.argv[2])
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
@@ -366,7 +369,7 @@ WRITER = textwrap.dedent(
 
 
 def start_writer(folder: Path, limit: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER, str(folder), str(limit)]
+    command = [sys.executable, "-c", WRITER, str(Path(bibs.__file__).parent), str(folder), str(limit)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
