@@ -20,7 +20,7 @@ from bibs.data import Features
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import save_tensors
 from bibs.training.batches import epoch_batches, evaluation_batches, make_batch, steps_per_epoch
-from bibs.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from bibs.training.checkpoint import Progress, load_checkpoint, load_progress, save_checkpoint
 from bibs.training.corpus import Captions
 from bibs.training.settings import TrainingSettings
 
@@ -85,8 +85,8 @@ def train_direction(
     )
     progress = Progress(run=run.name)
     if run.checkpoint.exists():
+        _check_same_run(load_progress(run.checkpoint).run, run)
         progress = load_checkpoint(run.checkpoint, model, optimizer)
-        _check_same_run(progress.run, run)
     meter = _Meter(run, progress, report)
     while not progress.finished:
         epoch, first = divmod(progress.step, run.steps_per_epoch)
@@ -97,8 +97,8 @@ def train_direction(
             meter.count(total, count, progress)
             if meter.checkpoint_is_due() and progress.step % run.steps_per_epoch:
                 save_checkpoint(run.checkpoint, model, optimizer, meter.timed(progress))
-        progress = _end_epoch(run, model, progress, features)
-        save_checkpoint(run.checkpoint, model, optimizer, meter.timed(progress))
+        progress = meter.timed(_end_epoch(run, model, progress, features))
+        save_checkpoint(run.checkpoint, model, optimizer, progress)
         meter.say(progress)
     return progress
 

@@ -1,0 +1,438 @@
+"""Training on tiny made-up captions: a kill changes nothing, bad input is one line, and the models do learn."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from bibs.cli.eval import app as eval_app
+from bibs.data import Features
+from bibs.evaluation.nll import evaluate_likelihood
+from bibs.models import storage
+from bibs.models.directory import load_pair
+from bibs.text import Vocabulary
+from bibs.training import FeatureFiles, Report, Sources, TrainingSettings, train
+from bibs.training import loop as training_loop
+from bibs.training.batches import epoch_batches, make_batch
+from bibs.training.corpus import read_corpus
+from bibs.training.loop import Run, train_direction
+
+ANIMALS = ("cat", "dog", "horse", "bird")
+PLACES = ("mat", "chair", "field", "roof", "boat")
+SETTINGS = TrainingSettings(
+    hidden_size=12, embedding_size=8, cutoffs=(6, 10), epochs=3, batch_size=8, warmup_steps=2, dropout=0.2
+)
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing in the code may catch it."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    """Captions of pictures whose vector says which animal they show."""
+    folder = tmp_path_factory.mktemp("data")
+    draw = random.Random(0)
+    images, vectors = [], []
+    for image_id in range(40):
+        animal = draw.randrange(len(ANIMALS))
+        captions = [_caption(draw, ANIMALS[animal]) for _ in range(2)]
+        images.append(
+            {
+                "cocoid": image_id,
+                "filename": f"{image_id}.jpg",
+                "split": "val" if image_id % 5 == 4 else "restval" if image_id % 5 == 3 else "train",
+                "sentences": [{"raw": caption, "tokens": caption.split()} for caption in captions],
+            }
+        )
+        vectors.append(4 * np.eye(len(ANIMALS), 6)[animal] + 0.01 * image_id / 40)
+    (folder / "captions.json").write_text(json.dumps({"images": images}))
+    (folder / "text.txt").write_text("\n".join(_caption(draw, draw.choice(ANIMALS)) for _ in range(20)) + "\n")
+    np.save(folder / "vectors.npy", np.array(vectors, dtype=np.float16))
+    (folder / "ids.json").write_text(json.dumps(list(range(40))))
+    features = FeatureFiles(folder / "vectors.npy", folder / "ids.json")
+    return Sources(folder / "captions.json", (folder / "text.txt",), features, min_count=2)
+
+
+def _caption(draw: random.Random, animal: str) -> str:
+    colour = draw.choice(["", "black ", "small brown "])
+    return f"a {colour}{animal} sits on the {draw.choice(PLACES)}"
+
+
+def make_run(sources: Sources, folder: Path, settings: TrainingSettings = SETTINGS, **changes: object) -> Run:
+    assert sources.features is not None
+    features = sources.features.load()
+    corpus = read_corpus(sources.data, sources.texts, features=features, min_count=sources.min_count)
+    folder.mkdir(exist_ok=True)
+    config = settings.model_config(vocab_size=len(corpus.vocabulary), condition_size=features.size)
+    run = Run("backward", settings, config, corpus.train, corpus.val, folder, name="settings a, vocabulary b")
+    return replace(run, checkpoint_seconds=0.0, report_seconds=0.0, **changes)  # type: ignore[arg-type]
+
+
+def features_of(sources: Sources) -> Features:
+    assert sources.features is not None
+    return sources.features.load()
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return storage.load_tensors(path)
+
+
+def same(left: Path, right: Path) -> bool:
+    first, second = weights(left), weights(right)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+# -- a kill changes nothing --
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_run_stopped_at_any_steps_ends_with_the_same_weights_to_the_last_bit(
+    sources: Sources, tmp_path: Path, cell: str
+) -> None:
+    settings = replace(SETTINGS, cell=cell)
+    whole = make_run(sources, tmp_path / "whole", settings)
+    expected = train_direction(whole, features_of(sources))
+    assert expected.step == whole.total_steps
+    broken = make_run(sources, tmp_path / "broken", settings)
+    draw = random.Random(1)
+    stops = {*draw.sample(range(1, broken.total_steps), 6), broken.steps_per_epoch}
+    for stop in sorted(stops):
+
+        def kill(report: Report, stop: int = stop) -> None:
+            if report.step >= stop:
+                raise Killed
+
+        with pytest.raises(Killed):
+            train_direction(broken, features_of(sources), kill)
+    progress = train_direction(broken, features_of(sources))
+    assert progress.val_losses == expected.val_losses
+    assert same(whole.checkpoint, broken.checkpoint)
+    assert same(whole.best, broken.best)
+
+
+@pytest.mark.parametrize("call", [1, 2, 5, 13])
+def test_a_kill_in_the_middle_of_a_write_loses_nothing(
+    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    whole = make_run(sources, tmp_path / "whole")
+    train_direction(whole, features_of(sources))
+    broken = make_run(sources, tmp_path / "broken")
+    calls = 0
+    replace_file = os.replace
+
+    def kill(source: Path, target: Path) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise Killed
+        replace_file(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, "replace", kill)
+        with pytest.raises(Killed):
+            train_direction(broken, features_of(sources))
+    train_direction(broken, features_of(sources))
+    assert same(whole.best, broken.best)
+    assert same(whole.checkpoint, broken.checkpoint)
+
+
+def test_kill_9_of_the_command_loses_nothing(sources: Sources, tmp_path: Path) -> None:
+    assert sources.features is not None
+    arguments = f"--data {sources.data} --text {sources.texts[0]} --features {sources.features.vectors} "
+    arguments += f"--feature-ids {sources.features.ids} --min-count 2 --hidden 12 --embedding 8 --cutoffs 6,10 "
+    arguments += "--epochs 10 --batch-size 8 --patience 0 --checkpoint-every 0"
+    settings = TrainingSettings(hidden_size=12, embedding_size=8, cutoffs=(6, 10), epochs=10, batch_size=8, patience=0)
+    train(sources, settings, tmp_path / "whole", in_parallel=False)
+
+    output = tmp_path / "killed"
+    command = [sys.executable, "-m", "bibs.cli.train", *arguments.split(), "--output", str(output)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 100
+    while time.monotonic() < deadline and process.poll() is None:
+        if (output / "training" / "checkpoint-forward.safetensors").exists():
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "training was over before it could be killed"
+    assert not (output / "config.json").exists()
+    train(sources, settings, output, resume=True, in_parallel=False)
+    for name in ("forward", "backward"):
+        assert same(tmp_path / "whole" / f"{name}.safetensors", output / f"{name}.safetensors")
+    assert not list((output / "training").glob(".*"))
+
+
+def test_what_goes_wrong_in_a_worker_is_one_line_of_the_command(sources: Sources, tmp_path: Path) -> None:
+    reckless = replace(SETTINGS, learning_rate=1e30, clip_norm=1e30)  # the loss becomes NaN in the worker
+    with pytest.raises(ValueError, match="try a lower `learning_rate`") as error:
+        train(sources, reckless, tmp_path / "model")
+    one_line(error)
+
+
+# -- batches --
+
+
+def test_an_epoch_holds_every_caption_once_in_batches_of_like_length(sources: Sources, tmp_path: Path) -> None:
+    captions = make_run(sources, tmp_path / "run").train
+    for epoch in (0, 1):
+        batches = epoch_batches(captions, 8, seed=3, epoch=epoch)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(captions)))
+        spreads = [np.ptp(captions.lengths[rows]) for rows in batches]
+        assert sum(spreads) <= np.ptp(captions.lengths)
+    assert [rows.tolist() for rows in batches] != [
+        rows.tolist() for rows in epoch_batches(captions, 8, seed=3, epoch=0)
+    ]
+    assert [rows.tolist() for rows in batches] == [
+        rows.tolist() for rows in epoch_batches(captions, 8, seed=3, epoch=1)
+    ]
+
+
+def test_a_batch_reads_backwards_and_withholds_pictures(sources: Sources, tmp_path: Path) -> None:
+    captions = make_run(sources, tmp_path / "run").train
+    features = features_of(sources)
+    rows = np.array([0, 1, len(captions) - 1])
+    withheld = np.array([True, False, False])
+    forward = make_batch(captions, rows, reverse=False, features=features)
+    backward = make_batch(captions, rows, reverse=True, features=features, withheld=withheld)
+    lengths = captions.lengths[rows]
+    assert forward.count == backward.count == lengths.sum() - 3
+    for row, length in enumerate(lengths):
+        assert forward.tokens[row, :length].tolist() == backward.tokens[row, :length].flip(0).tolist()
+    assert forward.conditions is not None
+    assert backward.conditions is not None
+    assert [one is None for one in forward.conditions] == [False, False, True]  # the last is text alone
+    assert [one is None for one in backward.conditions] == [True, False, True]
+    np.testing.assert_array_equal(backward.conditions[1], features[captions.image_ids[0]])
+
+
+# -- the model that comes out --
+
+
+def test_training_learns_the_captions_and_their_pictures(sources: Sources, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, epochs=40, hidden_size=64, learning_rate=0.01, dropout=0.0, patience=0)
+    seen: list[Report] = []
+    result = train(sources, settings, tmp_path / "model", in_parallel=False, report=seen.append, command=["bibs"])
+    for one in (result.forward, result.backward):
+        assert one.val_loss < 1.0
+        assert one.val_loss < one.val_loss_without_pictures - 0.05  # the picture tells the animal
+        assert one.val_loss == min(one.val_losses)
+    assert result.train_captions == 84
+    assert result.train_captions_with_pictures == 64
+    forward, _ = load_pair(tmp_path / "model")
+    words = Vocabulary.load(tmp_path / "model" / "vocabulary.txt")
+    picture = features_of(sources)[0]
+    context = words.encode(["<start>", "a"])
+    log_probs = forward.start([context], [picture])[0][0]
+    assert log_probs.exp().sum() == pytest.approx(1, abs=1e-5)
+    measured = evaluate_likelihood(tmp_path / "model", sources.data, features=features_of(sources))
+    for name in ("forward", "backward"):  # weights are float16 on disk
+        assert getattr(measured, name).with_pictures == pytest.approx(getattr(result, name).val_loss, abs=5e-3)
+        assert getattr(measured, name).without_pictures == pytest.approx(
+            getattr(result, name).val_loss_without_pictures, abs=5e-3
+        )
+    assert measured.unknown_share == result.unknown_share
+    card = (tmp_path / "model" / "model-card.md").read_text()
+    assert f"{result.forward.val_loss:.3f}" in card
+    assert str(tmp_path) not in card
+
+
+def test_the_likelihood_is_that_of_stepping_through_every_caption(sources: Sources, tmp_path: Path) -> None:
+    train(sources, SETTINGS, tmp_path / "model", in_parallel=False)
+    forward, backward = load_pair(tmp_path / "model")
+    words = Vocabulary.load(tmp_path / "model" / "vocabulary.txt")
+    features = features_of(sources)
+    assert sources.features is not None
+    runner = CliRunner()
+    options = f"nll --model {tmp_path / 'model'} --data {sources.data} --features {sources.features.vectors} "
+    options += f"--feature-ids {sources.features.ids} --split val --json"
+    found = json.loads(runner.invoke(eval_app, options.split()).stdout)
+    total, count = {"forward": 0.0, "backward": 0.0}, 0
+    for image in json.loads(sources.data.read_text())["images"]:
+        if image["split"] != "val":
+            continue
+        for sentence in image["sentences"]:
+            tokens = [words.start, *words.encode(sentence["tokens"]), words.end]
+            picture = [features[image["cocoid"]]]
+            total["forward"] -= forward.start([tokens], picture)[2].item()
+            total["backward"] -= backward.start([tokens[::-1]], picture)[2].item()
+            count += len(tokens) - 1
+    assert found["tokens"] == count
+    for name, score in total.items():
+        assert found[name]["with_pictures"] == pytest.approx(score / count, abs=1e-4)
+
+
+def test_early_stopping_keeps_the_best_weights(
+    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.6, 1.0])
+    monkeypatch.setattr(training_loop, "mean_loss", lambda *_, **__: next(losses))
+    run = make_run(sources, tmp_path / "run", replace(SETTINGS, epochs=5, patience=2))
+    progress = train_direction(run, features_of(sources))
+    assert progress.val_losses == (3.0, 2.0, 2.5, 2.6)
+    assert progress.best_epoch == 1
+    short = make_run(sources, tmp_path / "short", replace(SETTINGS, epochs=5, patience=2))
+
+    def kill(report: Report) -> None:
+        if len(report.val_losses) == 2:
+            raise Killed
+
+    monkeypatch.setattr(training_loop, "mean_loss", lambda *_, **__: -time.monotonic())  # always better
+    with pytest.raises(Killed):
+        train_direction(short, features_of(sources), kill)
+    assert same(run.best, short.best)  # the weights after the second epoch
+
+
+def test_the_learning_rate_climbs_and_then_falls_to_nothing() -> None:
+    settings = replace(SETTINGS, learning_rate=1.0, warmup_steps=9)
+    rates = [settings.learning_rate_at(step, 100) for step in range(100)]
+    top = rates.index(max(rates))
+    assert rates[: top + 1] == sorted(rates[: top + 1])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+    assert 5 <= top <= 10
+    assert 0 < rates[-1] < 0.02
+
+
+# -- bad input: one line, nothing half-written --
+
+
+def one_line(error: pytest.ExceptionInfo[ValueError]) -> None:
+    assert "\n" not in str(error.value)
+
+
+def test_pictures_without_features_are_named_and_counted(sources: Sources, tmp_path: Path) -> None:
+    assert sources.features is not None
+    ids = tmp_path / "ids.json"
+    ids.write_text(json.dumps([100 + row if row in (3, 7, 11) else row for row in range(40)]))
+    poor = replace(sources, features=replace(sources.features, ids=ids))
+    with pytest.raises(
+        ValueError, match=r"3 of 40 pictures have no features: 3, 7, 11 .*--allow-missing-features"
+    ) as error:
+        train(poor, SETTINGS, tmp_path / "model", in_parallel=False)
+    one_line(error)
+    allowed = replace(poor, allow_missing_features=True)
+    result = train(allowed, replace(SETTINGS, epochs=1), tmp_path / "other", in_parallel=False)
+    assert result.train_captions == 84
+    assert result.train_captions_with_pictures == 58
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data["images"][5].pop("sentences"), r"images\[5\] has no field `sentences`"),
+        (lambda data: [image.update(split="train") for image in data["images"]], "no split `val`"),
+        (lambda data: data.pop("images"), "no known layout"),
+    ],
+)
+def test_broken_data_is_one_line(sources: Sources, tmp_path: Path, change, message: str) -> None:  # type: ignore[no-untyped-def]
+    data = json.loads(sources.data.read_text())
+    change(data)
+    (tmp_path / "broken.json").write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=message) as error:
+        train(replace(sources, data=tmp_path / "broken.json"), SETTINGS, tmp_path / "model", in_parallel=False)
+    one_line(error)
+    assert not (tmp_path / "model" / "config.json").exists()
+
+
+def test_a_checkpoint_of_another_run_is_refused(sources: Sources, tmp_path: Path) -> None:
+    output = tmp_path / "model"
+    train(sources, SETTINGS, output, in_parallel=False)
+    with pytest.raises(ValueError, match="--resume"):
+        train(sources, SETTINGS, output, in_parallel=False)
+    with pytest.raises(ValueError, match="another run: vocabulary") as error:
+        train(replace(sources, min_count=30), SETTINGS, output, resume=True, in_parallel=False)
+    one_line(error)
+    with pytest.raises(ValueError, match="another run: settings"):
+        train(sources, replace(SETTINGS, seed=1), output, resume=True, in_parallel=False)
+    assert sources.features is not None
+    np.save(tmp_path / "wide.npy", np.zeros((40, 7), dtype=np.float16))
+    wide = replace(sources, features=replace(sources.features, vectors=tmp_path / "wide.npy"))
+    with pytest.raises(ValueError, match=r"condition.weight has shape \(8, 6\)") as error:
+        train(wide, SETTINGS, output, resume=True, in_parallel=False)
+    one_line(error)
+    with pytest.raises(ValueError, match="image vectors of 6 numbers, but the features have 7") as error:
+        evaluate_likelihood(output, sources.data, features=wide.features and wide.features.load())
+    one_line(error)
+
+
+def test_a_truncated_checkpoint_is_one_line(sources: Sources, tmp_path: Path) -> None:
+    output = tmp_path / "model"
+    train(sources, SETTINGS, output, in_parallel=False)
+    path = output / "training" / "checkpoint-forward.safetensors"
+    whole = path.read_bytes()
+    for end in (0, 4, 100, len(whole) // 2):
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match=r"checkpoint-forward\.safetensors") as error:
+            train(sources, SETTINGS, output, resume=True, in_parallel=False)
+        one_line(error)
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(
+    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(sources, tmp_path / "run")
+    calls = 0
+    sync = os.fsync
+
+    def full(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 10:
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, "fsync", full)
+        with pytest.raises(ValueError, match="No space left on device") as error:
+            train_direction(run, features_of(sources))
+    one_line(error)
+    assert [file.name for file in run.folder.iterdir()] == ["checkpoint-backward.safetensors"]
+    whole = make_run(sources, tmp_path / "whole")
+    train_direction(whole, features_of(sources))
+    train_direction(run, features_of(sources))
+    assert same(whole.best, run.best)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", "{", "not valid JSON"),
+        ("config.json", "{}", "`forward` must be the configuration"),
+        ("config.json", None, "could not be read"),
+        ("backward.safetensors", "short", "not a whole safetensors file"),
+        ("forward.safetensors", None, "could not be read"),
+        ("vocabulary.txt", "<start>\n<end>\n<unk>\na\n", "must hold"),
+    ],
+)
+def test_a_damaged_model_directory_is_one_line(
+    sources: Sources, tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
+    output = tmp_path / "model"
+    train(sources, replace(SETTINGS, epochs=1), output, in_parallel=False)
+    (output / name).unlink()
+    if content is not None:
+        (output / name).write_text(content)
+    with pytest.raises(ValueError, match=message) as error:
+        evaluate_likelihood(output, sources.data)
+    one_line(error)
+    assert name in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("epochs", 0), ("dropout", 1.0), ("learning_rate", 0.0), ("seed", -1), ("cell", "x")]
+)
+def test_a_wrong_setting_is_named(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"`{field}`"):
+        replace(SETTINGS, **{field: value})  # type: ignore[arg-type]
