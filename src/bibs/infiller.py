@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from bibs.models.directory import VOCABULARY, load_pair
 from bibs.models.ngram import NGramModel
 from bibs.search import Fill, StepModel, TracedPass, fill_templates
-from bibs.search.settings import Direction
-from bibs.text import Template, Vocabulary, tokenize
+from bibs.search.settings import Direction, LengthRule
+from bibs.search.template import Gap
+from bibs.text import Blank, Template, Vocabulary, tokenize
 from bibs.vision import EfficientNetLite0, ImageEncoder, ImageLike
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
@@ -97,6 +98,8 @@ class Infiller:
         num_return_sequences: int = ...,
         num_rounds: int = ...,
         batch_size: int | None = ...,
+        lengths: LengthRule = ...,
+        max_length: int = ...,
         start: Direction = ...,
         rescore: bool = ...,
         trace: bool = ...,
@@ -114,6 +117,8 @@ class Infiller:
         num_return_sequences: int = ...,
         num_rounds: int = ...,
         batch_size: int | None = ...,
+        lengths: LengthRule = ...,
+        max_length: int = ...,
         start: Direction = ...,
         rescore: bool = ...,
         trace: bool = ...,
@@ -130,6 +135,8 @@ class Infiller:
         num_return_sequences: int = 1,
         num_rounds: int = 4,
         batch_size: int | None = None,
+        lengths: LengthRule = "unknown",
+        max_length: int = 20,
         start: Direction = "backward",
         rescore: bool = True,
         trace: bool = False,
@@ -137,6 +144,7 @@ class Infiller:
     ) -> list[Completion] | list[list[Completion]]:
         """Fill the blanks: one template gives a list of completions, best first; a list gives a list of such lists.
 
+        `lengths` is the rule for blanks of unknown length (`___`), `max_length` the most words that one may have.
         `images` holds a picture (file, array or PIL image), a ready vector, or None for each template.
         """
         if isinstance(templates, str):
@@ -152,7 +160,7 @@ class Infiller:
         found = fill_templates(
             self.forward,
             self.backward,
-            [template.slots(self.vocabulary) for template in parsed],
+            [self._slots(template) for template in parsed],
             method=method,
             conditions=self._conditions(images, len(parsed)),
             banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk),
@@ -163,6 +171,8 @@ class Infiller:
             rescore=rescore,
             trace=trace,
             batch_size=batch_size,
+            lengths=lengths,
+            max_length=max_length,
             seed=seed,
         )
         completions = [
@@ -175,14 +185,20 @@ class Infiller:
         if not isinstance(text, str):
             raise ValueError(f"a template must be a string, but is {text!r}")
         template = Template.parse(text)
-        if template.has_unknown_lengths:
-            raise ValueError(f"a template must give the length of each blank (`_ _ _`), but is {text!r}")
+        unknown = sum(not blank.has_known_length for blank in template.blanks)
+        if unknown > 1:
+            raise ValueError(f"a template must have at most one blank of unknown length, but has {unknown}: {text!r}")
         if template.num_words > self.max_words:
             raise ValueError(f"a template must have at most {self.max_words} words, but has {template.num_words}")
         return template
 
+    def _slots(self, template: Template) -> list[int | Gap | None]:
+        row = template.row(self.vocabulary)
+        return [Gap(slot.minimum, slot.maximum) if isinstance(slot, Blank) else slot for slot in row]
+
     def _complete(self, template: Template, fill: Fill) -> Completion:
-        text, spans = template.render([self.vocabulary.decode(tokens) for tokens in template.cut(fill.tokens)])
+        blanks = template.cut(fill.tokens, fill.lengths)
+        text, spans = template.render([self.vocabulary.decode(tokens) for tokens in blanks])
         return Completion(
             text=text,
             tokens=fill.tokens,

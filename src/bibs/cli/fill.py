@@ -20,7 +20,10 @@ LINES_AT_ONCE = 256
 
 def fill(
     templates: Annotated[
-        list[str] | None, typer.Argument(help="Text with `_` for each missing word. Without any: standard input.")
+        list[str] | None,
+        typer.Argument(
+            help="Text with `_` for each missing word, `___` for an unknown number. Without any: standard input."
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read templates from a file, one a line; - is standard input.")
@@ -35,6 +38,8 @@ def fill(
         int, typer.Option("--num-return-sequences", "-n", help="Completions per template.")
     ] = 1,
     num_rounds: Annotated[int, typer.Option(help="Passes each way, at most.")] = 4,
+    lengths: Annotated[str, typer.Option(help="How `___` finds its length: unknown, or paper.")] = "unknown",
+    max_length: Annotated[int, typer.Option(help="The most words that `___` may have.")] = 20,
     seed: Annotated[int, typer.Option(help="For the methods that sample.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per template and line.")] = False,
 ) -> None:
@@ -61,6 +66,8 @@ def fill(
         "num_beams": num_beams,
         "num_return_sequences": num_return_sequences,
         "num_rounds": num_rounds,
+        "lengths": lengths,
+        "max_length": max_length,
         "seed": seed,
     }
     bad = 0

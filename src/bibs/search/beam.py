@@ -20,7 +20,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from .step_model import Conditions, State, StepModel, map_state, replace_rows, select_rows
+from .step_model import Conditions, State, StepModel, map_state, replace_rows, select_conditions, select_rows
 from .template import Layout
 
 FREE = -1
@@ -52,13 +52,22 @@ class Opening:
         *,
         conditions: Conditions = None,
         banned: Sequence[int] = (),
+        owners: Sequence[int] | None = None,
     ) -> Opening:
+        """Let the model read every context. Layouts of one owner (0, 1, ...) share its condition and equal contexts."""
         assert all(len(a.region) >= len(b.region) for a, b in pairwise(layouts))
-        log_probs, state, scores = model.start([layout.context for layout in layouts], conditions)
-        _check_output(name, "start()", model.vocab_size, len(layouts), log_probs, state)
-        if scores.shape != (len(layouts),) or not bool((scores < torch.inf).all()):
+        owners = range(len(layouts)) if owners is None else owners
+        distinct: dict[tuple[int, tuple[int, ...]], int] = {}
+        rows = [
+            distinct.setdefault((o, layout.context), len(distinct)) for o, layout in zip(owners, layouts, strict=True)
+        ]
+        log_probs, state, scores = model.start(
+            [context for _, context in distinct], select_conditions(conditions, [owner for owner, _ in distinct])
+        )
+        _check_output(name, "start()", model.vocab_size, len(distinct), log_probs, state)
+        if scores.shape != (len(distinct),) or not bool((scores < torch.inf).all()):
             raise ValueError(
-                f"the {name} model's start() must return scores ({len(layouts)},), none NaN or +inf, "
+                f"the {name} model's start() must return scores ({len(distinct)},), none NaN or +inf, "
                 f"but returned {tuple(scores.shape)}: {scores.tolist()}"
             )
         if float(log_probs.max()) > 1e-3:
@@ -69,6 +78,9 @@ class Opening:
             for layout in layouts
         ]
         device = log_probs.device
+        if len(distinct) < len(layouts):
+            shared = torch.tensor(rows, device=device)
+            log_probs, state, scores = log_probs[shared], select_rows(state, shared), scores[shared]
         barrier = torch.zeros(model.vocab_size, dtype=log_probs.dtype, device=device)
         barrier[list(banned)] = -torch.inf
         return Opening(

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from .bidirectional import search_both_ways
 from .exact import enumerate_fills
-from .pair import Fill, fill_in_batches
+from .lengths import best_over_lengths, lengths_to_try
+from .pair import Fill, check_problem, fill_in_batches, say_if_fewer
 from .sampling import coordinate_descent, gsn, gsn_random, unidirectional_gibbs
-from .settings import Direction, Settings
-from .step_model import Conditions, StepModel
-from .template import Template
+from .settings import Direction, LengthRule, Settings
+from .step_model import Conditions, StepModel, select_conditions
+from .template import Gap, Layout, Template, stretch
 from .unidirectional import search_backward, search_forward, search_rerank_max, search_rerank_sum
 
 METHODS = {
@@ -43,11 +44,17 @@ def fill_templates(
     trace: bool = False,
     lookup: bool = True,
     batch_size: int | None = None,
+    lengths: LengthRule = "unknown",
+    max_length: int = 20,
+    length_reward: float = 0.75,
     seed: int = 0,
     shortlist: int = 100,
     max_fills: int = 100_000,
 ) -> list[list[Fill]]:
     """Fill the free slots of each template by one of `METHODS`; per template, distinct fills, best first.
+
+    A `Gap` in a template is a blank of unknown length: `lengths` is the rule by which lengths are tried and compared,
+    `max_length` the most words it may have, `length_reward` what a word is worth to "unknown".
 
     `start`, `rescore`, `trace` and `lookup` (of what an earlier round computed) concern "bibs"; `num_rounds` it and
     the samplers; `seed` the samplers; `shortlist` "unidirectional-gibbs"; `max_fills` "exact".
@@ -63,13 +70,43 @@ def fill_templates(
         trace=trace,
         lookup=lookup,
         batch_size=batch_size,
+        lengths=lengths,
+        max_length=max_length,
+        length_reward=length_reward,
         seed=seed,
         shortlist=shortlist,
         max_fills=max_fills,
     )
-    return fill_in_batches(
-        forward, backward, templates, METHODS[method], settings, conditions=conditions, banned=banned
+    check_problem(forward, backward, templates, conditions, banned)
+    gapped = [index for index, template in enumerate(templates) if any(isinstance(token, Gap) for token in template)]
+    tried = lengths_to_try(
+        forward,
+        backward,
+        [templates[index] for index in gapped],
+        settings,
+        conditions=select_conditions(conditions, gapped),
+        banned=banned,
     )
+    choices: list[list[tuple[int, ...]]] = [[()] for _ in templates]
+    for index, lengths_of_gap in zip(gapped, tried, strict=True):
+        choices[index] = [(length,) for length in lengths_of_gap]
+    owners = [index for index, several in enumerate(choices) for _ in several]
+    layouts = [
+        Layout.of(stretch(template, one))
+        for template, several in zip(templates, choices, strict=True)
+        for one in several
+    ]
+    found = iter(
+        fill_in_batches(
+            forward, backward, layouts, METHODS[method], settings, conditions=conditions, banned=banned, owners=owners
+        )
+    )
+    results = []
+    for several in choices:
+        answers = [(sum(one), next(found)) for one in several]
+        results.append(answers[0][1] if several == [()] else best_over_lengths(method, answers, settings))
+    say_if_fewer(results, settings.num_return_sequences)
+    return results
 
 
 def bidirectional_beam_search(

@@ -7,9 +7,9 @@ proposals turned into results: S(Y) = log P_f(Y) + log P_g(Y), whole sequence, c
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 import torch
 from torch import Tensor
@@ -48,6 +48,7 @@ class Fill:
     forward_score: float
     backward_score: float
     rounds: int = 0
+    lengths: tuple[int, ...] = ()  # of each gap, where the template has any
     trace: tuple[TracedPass, ...] = ()
 
 
@@ -147,14 +148,74 @@ def finish(
 def fill_in_batches(
     forward: StepModel,
     backward: StepModel,
-    templates: Sequence[Template],
+    layouts: Sequence[Layout],
     search: Callable[[Pair, Settings], list[list[Fill]]],
     settings: Settings,
     *,
     conditions: Conditions = None,
     banned: Sequence[int] = (),
+    owners: Sequence[int] | None = None,
 ) -> list[list[Fill]]:
-    """Run `search` on batches of templates of similar size; results come back in the order of the templates."""
+    """Run `search` on batches of layouts of similar size; results come back in the order of the layouts.
+
+    Layouts of one owner are variants of one template: they share its condition and are searched in one batch.
+    """
+    groups: dict[int, list[int]] = {}
+    for index, owner in enumerate(range(len(layouts)) if owners is None else owners):
+        groups.setdefault(owner, []).append(index)
+    results: list[list[Fill]] = [[] for _ in layouts]
+    for batch in _batches(list(groups), groups, layouts, settings.examples_per_batch):
+        members = [(index, number) for number, owner in enumerate(batch) for index in groups[owner]]
+        members.sort(key=lambda member: -len(layouts[member[0]].region))  # as an opening wants them
+        chosen = [layouts[index] for index, _ in members]
+        options: _ReadOptions = {
+            "conditions": select_conditions(conditions, batch),
+            "banned": banned,
+            "owners": [number for _, number in members],
+        }
+        pair = Pair(
+            Opening.read("forward", forward, chosen, **options),
+            Opening.read("backward", backward, [layout.mirrored() for layout in chosen], **options),
+        )
+        for (index, _), fills in zip(members, search(pair, settings), strict=True):
+            results[index] = fills
+    return results
+
+
+class _ReadOptions(TypedDict):
+    conditions: Conditions
+    banned: Sequence[int]
+    owners: Sequence[int]
+
+
+def _batches(
+    owners: list[int], groups: Mapping[int, Sequence[int]], layouts: Sequence[Layout], size: int
+) -> Iterator[list[int]]:
+    """Owners of like region and context together, about `size` layouts at a time, an owner's never apart."""
+    owners.sort(
+        key=lambda owner: max(
+            (-len(a.region), len(a.context), len(a.rest)) for a in (layouts[i] for i in groups[owner])
+        )
+    )
+    batch: list[int] = []
+    count = 0
+    for owner in owners:
+        if batch and count + len(groups[owner]) > size:
+            yield batch
+            batch, count = [], 0
+        batch.append(owner)
+        count += len(groups[owner])
+    if batch:
+        yield batch
+
+
+def check_problem(
+    forward: StepModel,
+    backward: StepModel,
+    templates: Sequence[Template],
+    conditions: Conditions,
+    banned: Sequence[int],
+) -> None:
     if forward.vocab_size != backward.vocab_size:
         raise ValueError(
             f"`forward` and `backward` must share one vocabulary, "
@@ -165,41 +226,14 @@ def fill_in_batches(
     for token in banned:
         if not 0 <= token < forward.vocab_size:
             raise ValueError(f"`banned` must hold ids from 0 to {forward.vocab_size - 1}, but holds {token}")
-    layouts = check_templates(templates, forward.vocab_size)
-    # Neighbours of like region and context waste the least padding; the longest region must come first.
-    order = sorted(
-        range(len(layouts)),
-        key=lambda i: (-len(layouts[i].region), len(layouts[i].context), len(layouts[i].rest)),
-    )
-    results: list[list[Fill]] = [[] for _ in layouts]
-    for begin in range(0, len(order), settings.examples_per_batch):
-        batch = order[begin : begin + settings.examples_per_batch]
-        pair = _read(forward, backward, [layouts[i] for i in batch], select_conditions(conditions, batch), banned)
-        for index, fills in zip(batch, search(pair, settings), strict=True):
-            results[index] = fills
-    _say_if_fewer(results, settings.num_return_sequences)
-    return results
+    check_templates(templates, forward.vocab_size)
 
 
-def _read(
-    forward: StepModel,
-    backward: StepModel,
-    layouts: list[Layout],
-    conditions: Conditions,
-    banned: Sequence[int],
-) -> Pair:
-    mirrored = [layout.mirrored() for layout in layouts]
-    return Pair(
-        Opening.read("forward", forward, layouts, conditions=conditions, banned=banned),
-        Opening.read("backward", backward, mirrored, conditions=conditions, banned=banned),
-    )
-
-
-def _say_if_fewer(results: Sequence[Sequence[Fill]], num_return_sequences: int) -> None:
+def say_if_fewer(results: Sequence[Sequence[Fill]], num_return_sequences: int) -> None:
     short = [index for index, fills in enumerate(results) if len(fills) < num_return_sequences]
     if short and num_return_sequences > 1:
         warnings.warn(
             f"`num_return_sequences` is {num_return_sequences}, but only {len(results[short[0]])} distinct fills were "
             f"found for `templates[{short[0]}]`" + (f" and fewer for {len(short) - 1} others" if short[1:] else ""),
-            stacklevel=4,
+            stacklevel=3,
         )

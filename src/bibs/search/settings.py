@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Direction = Literal["forward", "backward"]
+LengthRule = Literal["unknown", "paper"]
 
 ROWS_PER_BATCH = 320
 """Examples x beams that one batch holds unless told otherwise: more is slower, fewer waste the matrix products."""
@@ -21,6 +22,9 @@ class Settings:
     trace: bool = False
     lookup: bool = True
     batch_size: int | None = None
+    lengths: LengthRule = "unknown"
+    max_length: int = 20
+    length_reward: float = 0.75
     seed: int = 0
     shortlist: int = 100
     max_fills: int = 100_000
@@ -41,6 +45,8 @@ class Settings:
                 raise ValueError(f"`{name}` must be a whole number of at least {least}, but is {value!r}")
         if self.start not in ("forward", "backward"):
             raise ValueError(f"`start` must be 'forward' or 'backward', but is {self.start!r}")
+        if self.lengths not in ("unknown", "paper"):
+            raise ValueError(f"`lengths` must be 'unknown' or 'paper', but is {self.lengths!r}")
 
     @property
     def examples_per_batch(self) -> int:

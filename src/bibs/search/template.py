@@ -10,7 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Template: TypeAlias = Sequence[int | None]
+
+@dataclass(frozen=True)
+class Gap:
+    """A blank of unknown length: at least `minimum` free slots, at most `maximum` (None: as the search allows)."""
+
+    minimum: int = 1
+    maximum: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.minimum < 0 or (self.maximum is not None and self.maximum < max(1, self.minimum)):
+            raise ValueError(f"a gap must have 0 <= minimum <= maximum and 1 <= maximum, but is {self}")
+
+
+Slots: TypeAlias = Sequence[int | None]
+Template: TypeAlias = Sequence[int | Gap | None]
 
 
 @dataclass(frozen=True)
@@ -22,7 +36,7 @@ class Layout:
     rest: tuple[int, ...]
 
     @staticmethod
-    def of(template: Template) -> Layout:
+    def of(template: Slots) -> Layout:
         free = [position for position, token in enumerate(template) if token is None]
         first, last = (free[0], free[-1] + 1) if free else (len(template), len(template))
         context = tuple(token for token in template[:first] if token is not None)
@@ -39,7 +53,7 @@ class Layout:
         return (*self.context, *tokens, *self.rest)
 
 
-def check_templates(templates: Sequence[Template], vocab_size: int) -> list[Layout]:
+def check_templates(templates: Sequence[Template], vocab_size: int) -> None:
     for index, template in enumerate(templates):
         name = f"`templates[{index}]`"
         if isinstance(template, (int, str)) or not isinstance(template, Sequence):
@@ -47,11 +61,19 @@ def check_templates(templates: Sequence[Template], vocab_size: int) -> list[Layo
         if not template:
             raise ValueError(f"{name} must hold at least one slot, but is empty")
         for token in template:
-            if token is None:
+            if token is None or isinstance(token, Gap):
                 continue
             if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab_size:
-                raise ValueError(f"{name} must hold None or ids from 0 to {vocab_size - 1}, but holds {token!r}")
-        if template[0] is None or template[-1] is None:
-            end = "first" if template[0] is None else "last"
-            raise ValueError(f"{name} must have fixed tokens (START, END) at both ends, but its {end} slot is free")
-    return [Layout.of(template) for template in templates]
+                raise ValueError(f"{name} must hold None, gaps or ids from 0 to {vocab_size - 1}, but holds {token!r}")
+        for end, token in (("first", template[0]), ("last", template[-1])):
+            if not isinstance(token, int):
+                raise ValueError(f"{name} must have fixed tokens (START, END) at both ends, but its {end} slot is free")
+
+
+def stretch(template: Template, lengths: Sequence[int]) -> list[int | None]:
+    """The template with each gap as so many free slots."""
+    given = iter(lengths)
+    slots: list[int | None] = []
+    for token in template:
+        slots += [None] * next(given) if isinstance(token, Gap) else [token]
+    return slots

@@ -98,16 +98,22 @@ class Template:
         fixed = sum(len(tokenize(literal)) for literal in self.literals)
         return fixed + sum(blank.minimum for blank in self.blanks)
 
-    def slots(self, vocabulary: Vocabulary, lengths: Sequence[int] = ()) -> list[int | None]:
-        """What search reads: START, the ids of the fixed words with None at each missing one, END.
+    def row(self, vocabulary: Vocabulary) -> list[int | Blank | None]:
+        """START, the ids of the fixed words with None at each missing one, END; a blank of unknown length as it is."""
+        row: list[int | Blank | None] = [vocabulary.start, *vocabulary.encode(tokenize(self.literals[0]))]
+        for blank, literal in zip(self.blanks, self.literals[1:], strict=True):
+            row += [None] * blank.minimum if blank.has_known_length else [blank]
+            row += vocabulary.encode(tokenize(literal))
+        return [*row, vocabulary.end]
 
-        `lengths` gives one length per blank of unknown length, from left to right.
-        """
-        slots: list[int | None] = [vocabulary.start, *vocabulary.encode(tokenize(self.literals[0]))]
-        for length, literal in zip(self._all_lengths(lengths), self.literals[1:], strict=True):
-            slots += [None] * length
-            slots += vocabulary.encode(tokenize(literal))
-        return [*slots, vocabulary.end]
+    def slots(self, vocabulary: Vocabulary, lengths: Sequence[int] = ()) -> list[int | None]:
+        """The row with None at each missing word. `lengths` gives one per blank of unknown length, left to right."""
+        self._all_lengths(lengths)  # refuses what does not fit
+        unknown = iter(lengths)
+        slots: list[int | None] = []
+        for slot in self.row(vocabulary):
+            slots += [None] * next(unknown) if isinstance(slot, Blank) else [slot]
+        return slots
 
     def cut(self, tokens: Sequence[T], lengths: Sequence[int] = ()) -> list[list[T]]:
         """The items of each blank, out of a row as long as `slots` (START and END included)."""
