@@ -129,16 +129,3 @@ def _progress(done: int, total: int) -> Iterator[tuple[Callable[[int], None], Ca
             lambda count: bar.advance(task, count),
             lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
         )
-
-
-def main() -> None:
-    """`python -m bibs.cli.features`: the command by itself."""
-    try:
-        typer.run(features)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-
-
-if __name__ == "__main__":
-    main()
