@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import json
 import os
 import signal
@@ -459,7 +460,7 @@ class MeanColour:
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     pytest.importorskip("PIL", reason="pictures need the extra bibs[vision]")
-    import bibs.cli.features as module
+    module = importlib.import_module("bibs.cli.features")  # `bibs.cli.features` itself is the command
 
     monkeypatch.setattr(module, "EfficientNetLite0", MeanColour)
     app = typer.Typer()
@@ -513,6 +514,23 @@ def test_the_command_refuses_a_store_of_another_encoder(tmp_path: Path, command:
     result = CliRunner().invoke(command, [str(tmp_path / "in"), "-o", str(tmp_path / "s")])
     assert isinstance(result.exception, ValueError)
     assert "another encoder (test, size 3), not of mean-colour" in str(result.exception)
+
+
+def test_the_command_stopped_by_hand_keeps_its_batches_and_says_so(
+    tmp_path: Path, command: typer.Typer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_at_the_third(self: MeanColour, images: Sequence[Any]) -> NDArray[np.float32]:
+        if np.asarray(images[0]).max() >= 2:
+            raise KeyboardInterrupt
+        return np.zeros((len(images), SIZE), dtype=np.float32)
+
+    monkeypatch.setattr(MeanColour, "encode", stop_at_the_third)
+    save_pictures(tmp_path / "in", 4)
+    options = ["--batch-size", "1", "--num-threads", "1"]
+    result = CliRunner().invoke(command, [str(tmp_path / "in"), "-o", str(tmp_path / "s"), *options])
+    assert result.exit_code == 130
+    assert result.stderr == f"stopped; the same command goes on from here ({tmp_path / 's'})\n"
+    assert list(Features.load(tmp_path / "s")) == ["0.png", "1.png"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
