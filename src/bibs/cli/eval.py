@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from bibs.cli.eval_captions import captions
 from bibs.data import Features
 from bibs.evaluation.nll import Likelihood, evaluate_likelihood
 
@@ -70,3 +71,6 @@ def show_likelihood(result: Likelihood) -> None:
         f"{result.captions:,} captions ({result.captions_with_pictures:,} with a picture), {result.tokens:,} tokens, "
         f"{result.unknown_share:.2%} of them unknown"
     )
+
+
+app.command()(captions)

@@ -1,0 +1,62 @@
+"""What the experiments show while they run and when they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Table as RichTable
+
+from bibs.evaluation.results import Results
+from bibs.evaluation.runs import Progress
+from bibs.evaluation.tables import metric_table
+
+
+@contextmanager
+def progress_bars() -> Iterator[Progress]:
+    """A bar with an ETA on a terminal, nothing in a pipe."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks = {}
+
+        def show(stage: str, what: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total, completed=done)
+            bars.update(tasks[stage], description=f"{stage} {what}".strip(), completed=done, total=total)
+
+        yield show
+
+
+def show_results(results: Results, metrics: Sequence[str], output: Path) -> None:
+    console = Console()
+    for lengths in dict.fromkeys(row["lengths"] for row in results.rows):
+        found = metric_table(results, "", metrics, lengths)
+        begin = 0
+        for group, columns in found.groups:
+            table = RichTable("method", *columns, title=", ".join(filter(None, (group, f"{lengths} length"))))
+            for label, entries in found.rows:
+                shown = entries[begin : begin + len(columns)]
+                table.add_row(label, *(f"[bold]{entry.text}[/bold]" if entry.best else entry.text for entry in shown))
+            console.print(table)
+            begin += len(columns)
+    for note in results.notes:
+        console.print(note, highlight=False)
+    console.print(f"Written to {output}: results.json, table.md, table.tex, plots, report.html", highlight=False)
+
+
+def parse_numbers(text: str, name: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ValueError(f"`{name}` must be whole numbers with commas between, but are {text!r}") from None

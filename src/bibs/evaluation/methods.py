@@ -1,0 +1,185 @@
+"""The methods that are compared, under the paper's names, and how a model pair fills examples by one of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from bibs.data import Features
+from bibs.evaluation.tasks import Example, Words
+from bibs.models.directory import VOCABULARY, load_pair
+from bibs.search import METHODS, Fill, StepModel, fill_templates
+from bibs.text import Vocabulary
+
+LABELS = {
+    "forward": "URNN-f",
+    "backward": "URNN-b",
+    "rerank-max": "URNN-f+b",
+    "rerank-sum": "BiRNN-f+b",
+    "gsn": "GSN (ordered)",
+    "gsn-random": "GSN (random)",
+    "coordinate": "Coordinate descent",
+    "nade": "NADE",
+    "bibs": "BiBS",
+    "ncca": "nCCA",
+    "ncca-box": "nCCA (box)",
+}
+"""In the order of the paper's tables; `nade` and the retrieval of nCCA need more than a pair of models."""
+
+OURS = "bibs"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and its beam width; `plain` where that is the width of the whole run."""
+
+    name: str
+    num_beams: int
+    plain: bool = True
+
+    @property
+    def key(self) -> str:
+        return self.name if self.plain else f"{self.name}@{self.num_beams}"
+
+    @property
+    def label(self) -> str:
+        return LABELS[self.name] if self.plain else f"{LABELS[self.name]}, B = {self.num_beams}"
+
+
+def searched_methods() -> tuple[str, ...]:
+    """What "all" means: every method of the paper that runs on a pair of models."""
+    return tuple(name for name in LABELS if name in METHODS)
+
+
+def parse_methods(text: str, *, num_beams: int, more: Sequence[str] = ()) -> tuple[Method, ...]:
+    """Names with commas between; `all`; `name@B` for another beam width. `more` can be had besides the searches."""
+    known = (*searched_methods(), *more)
+    methods: dict[str, Method] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if part == "all":
+            found = [Method(name, num_beams) for name in LABELS if name in known]
+        else:
+            name, at, width = part.partition("@")
+            if name not in known:
+                raise ValueError(f"`methods` must be among all, {', '.join(known)}, but hold {part!r}")
+            if at and not (width.isdecimal() and int(width) >= 1):
+                raise ValueError(f"`methods` must give a beam width of at least 1 after @, but hold {part!r}")
+            found = [Method(name, int(width) if at else num_beams, plain=not at or int(width) == num_beams)]
+        methods |= {method.key: method for method in found}
+    if not methods:
+        raise ValueError("`methods` must name at least one method, but are empty")
+    return tuple(methods.values())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a method put into a blank; the scores are of the whole sentence."""
+
+    words: Words
+    score: float
+    forward_score: float
+    backward_score: float
+    rounds: int
+
+
+class Filler(Protocol):
+    """Fills the blanks of examples by a method."""
+
+    def __call__(self, method: Method, examples: Sequence[Example]) -> list[Answer]: ...
+
+
+@dataclass(frozen=True)
+class PairFiller:
+    """Two models of one vocabulary, with the pictures (if any) that they are conditioned on."""
+
+    forward: StepModel
+    backward: StepModel
+    vocabulary: Vocabulary
+    features: Features | None = None
+    num_rounds: int = 4
+    seed: int = 0
+
+    def __call__(self, method: Method, examples: Sequence[Example]) -> list[Answer]:
+        found = self.search(method, examples)
+        for example, fills in zip(examples, found, strict=True):
+            if not fills:
+                raise ValueError(f"{method.label} found no fill of example {example.key}: the models allow none")
+        return [self.answer(example, fills[0]) for example, fills in zip(examples, found, strict=True)]
+
+    def search(self, method: Method, examples: Sequence[Example], *, trace: bool = False) -> list[list[Fill]]:
+        free = [self._template(example, [None] * len(example.blank)) for example in examples]
+        return self._fill(free, method, examples, trace)
+
+    def score(self, examples: Sequence[Example], fills: Sequence[Words]) -> list[Answer]:
+        """The scores of fills that came from elsewhere."""
+        filled = [
+            self._template(example, self.vocabulary.encode(fill)) for example, fill in zip(examples, fills, strict=True)
+        ]
+        scored = self._fill(filled, Method("forward", 1), examples, False)
+        return [
+            Answer(tuple(fill), each.score, each.forward_score, each.backward_score, 0)
+            for fill, (each,) in zip(fills, scored, strict=True)
+        ]
+
+    def answer(self, example: Example, fill: Fill) -> Answer:
+        words = self.words_in_blank(example, fill.tokens)
+        return Answer(words, fill.score, fill.forward_score, fill.backward_score, fill.rounds)
+
+    def words_in_blank(self, example: Example, tokens: Sequence[int]) -> Words:
+        inside = tokens[1 + len(example.before) : len(tokens) - 1 - len(example.after)]
+        return tuple(self.vocabulary.decode(inside))
+
+    def _template(self, example: Example, inside: Sequence[int | None]) -> list[int | None]:
+        words = self.vocabulary
+        return [words.start, *words.encode(example.before), *inside, *words.encode(example.after), words.end]
+
+    def _fill(
+        self, templates: Sequence[list[int | None]], method: Method, examples: Sequence[Example], trace: bool
+    ) -> list[list[Fill]]:
+        conditions = None
+        if self.features is not None:
+            conditions = torch.from_numpy(self.features.rows([example.image_id for example in examples]))
+        return fill_templates(
+            self.forward,
+            self.backward,
+            templates,
+            method=method.name,
+            conditions=conditions,
+            banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk),
+            num_beams=method.num_beams,
+            num_rounds=self.num_rounds,
+            trace=trace,
+            seed=self.seed,
+        )
+
+
+def load_models(directory: Path) -> tuple[StepModel, StepModel, Vocabulary]:
+    forward, backward = load_pair(directory)
+    vocabulary = Vocabulary.load(directory / VOCABULARY)
+    if len(vocabulary) != forward.vocab_size:
+        raise ValueError(
+            f"{directory / VOCABULARY} must hold the model's {forward.vocab_size} words, but holds {len(vocabulary)}"
+        )
+    return forward, backward, vocabulary
+
+
+def fingerprint_model(directory: Path) -> str:
+    """A short name of the weights, the shapes and the words in a model directory."""
+    digest = hashlib.sha256()
+    for path in [*sorted(directory.glob("*.safetensors")), directory / VOCABULARY]:
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def check_features(features: Features, examples: Sequence[Example]) -> None:
+    """Every example needs its picture: nothing is filled without one unasked."""
+    if missing := features.missing([example.image_id for example in examples]):
+        named = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
+        total = len({example.image_id for example in examples})
+        raise ValueError(f"`features` must hold every picture, but {len(missing)} of {total} have none: {named}")

@@ -1,0 +1,268 @@
+"""A whole run of the captioning experiment on a tiny untrained pair: resuming, refusing, and what is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bibs.data import Features
+from bibs.evaluation import captions as captions_module
+from bibs.evaluation import results as results_module
+from bibs.evaluation import runs
+from bibs.evaluation.captions import CaptionSettings, evaluate_captions
+from bibs.evaluation.meteor import NoMeteorError
+from bibs.evaluation.methods import Answer, Method, PairFiller, load_models, parse_methods
+from bibs.evaluation.metrics import METRICS
+from bibs.evaluation.outputs import Finished
+from bibs.evaluation.runs import Cell, Run
+from bibs.evaluation.tasks import Example
+from bibs.models.directory import save_pair
+from bibs.models.recurrent import RecurrentConfig, RecurrentModel
+from bibs.text import Vocabulary
+
+pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install 'bibs[eval]'")
+pytest.importorskip("matplotlib", reason="needs the eval extra: pip install 'bibs[eval]'")
+
+WORDS = ["a", "the", "man", "dog", "cat", "rides", "sits", "on", "in", "wave", "mat", "red", "old", "house", "street"]
+SIZE = 6
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data file, features and a model directory."""
+    home = tmp_path_factory.mktemp("home")
+    generator = np.random.default_rng(0)
+    images = []
+    for number in range(1, 13):
+        sentences = [
+            {"raw": " ".join(generator.choice(WORDS, size=length))} for length in generator.integers(8, 12, size=3)
+        ]
+        split = "test" if number <= 9 else "train"
+        images.append({"cocoid": number, "filename": f"{number:012d}.jpg", "split": split, "sentences": sentences})
+    images[0]["sentences"] = [{"raw": "a cat"}]
+    (home / "data.json").write_text(json.dumps({"images": images}))
+    np.save(home / "features.npy", generator.normal(size=(12, SIZE)).astype(np.float32))
+    (home / "ids.json").write_text(json.dumps(list(range(1, 13))))
+    vocabulary = Vocabulary(WORDS)
+    torch.manual_seed(0)
+    config = RecurrentConfig(len(vocabulary), hidden_size=8, embedding_size=8, condition_size=SIZE)
+    save_pair(home / "model", RecurrentModel(config), RecurrentModel(config))
+    vocabulary.save(home / "model" / "vocabulary.txt")
+    return home
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_java() -> Iterator[None]:
+    """A machine without Java, which is also the faster one."""
+
+    def refuse() -> None:
+        raise NoMeteorError("no Java")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results_module, "Meteor", refuse)
+        yield
+
+
+def evaluate(home: Path, output: Path, *, with_features: bool = True, **changes: object) -> Finished:
+    settings = CaptionSettings(**{"methods": "forward,backward,bibs,bibs@2", "num_rounds": 1, **changes})  # type: ignore[arg-type]
+    features = Features.load(home / "features.npy", home / "ids.json") if with_features else None
+    return evaluate_captions(
+        data=home / "data.json", model=home / "model", output=output, features=features, settings=settings
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return evaluate(home, tmp_path_factory.mktemp("out") / "run")
+
+
+def test_a_row_has_the_promised_form(finished: Finished) -> None:
+    written = json.loads((finished.run.directory / "results.json").read_text())
+    expected = ["task", "split", "removed", "lengths", "method", "num_beams", "n"]
+    expected += [key for name in METRICS for key in (name, f"{name}_ci")]
+    expected += ["seconds"]
+    assert len(written["rows"]) == 3 * 4
+    for row in written["rows"]:
+        assert list(row) == expected
+        for name in METRICS:
+            if name.endswith("METEOR"):
+                assert row[name] is None
+                assert row[f"{name}_ci"] is None
+            else:
+                low, high = row[f"{name}_ci"]
+                assert low <= high
+                assert low - 1e-9 <= row[name] <= high + 1e-9 or name.startswith(("Bleu", "blank_Bleu", "CIDEr"))
+    assert any("METEOR could not be computed: no Java." in note for note in written["notes"])
+    assert {row["n"] for row in written["rows"]} == {8}
+    assert "captions/test/25/known: 1 of 9 skipped, too short to blank." in written["notes"]
+
+
+def test_bibs_is_compared_with_every_other_method(finished: Finished) -> None:
+    rows = {(row["removed"], row["method"]): row for row in finished.results.rows}
+    compared = set()
+    for each in finished.results.comparisons:
+        ours, theirs = rows[each["removed"], "bibs"], rows[each["removed"], each["other"]]
+        assert each["difference"] == pytest.approx(ours[each["metric"]] - theirs[each["metric"]])
+        assert each["difference_ci"][0] <= each["difference_ci"][1]
+        compared.add((each["removed"], each["other"]))
+    assert compared == {(removed, other) for removed in (25, 50, 75) for other in ("forward", "backward", "bibs@2")}
+
+
+def test_completions_keep_the_context_and_the_length(finished: Finished) -> None:
+    lines = (finished.run.directory / "completions.jsonl").read_text().splitlines()
+    assert len(lines) == 3 * 4 * 8
+    for line in map(json.loads, lines):
+        assert len(line["fill"].split()) == len(line["truth"].split()) > 0
+        assert line["score"] == pytest.approx(line["forward_score"] + line["backward_score"])
+        assert not {"<start>", "<end>", "<unk>"} & set(line["fill"].split())
+
+
+def test_the_score_of_bibs_is_never_below_that_of_its_first_pass(finished: Finished) -> None:
+    for cell in finished.cells:
+        ours = finished.run.of(cell, Method("bibs", 5))
+        init = finished.run.of(cell, Method("backward", 5))
+        assert all(mine.score >= first.score - 1e-4 for mine, first in zip(ours, init, strict=True))
+
+
+def test_every_output_is_written_and_the_report_stands_alone(finished: Finished) -> None:
+    directory = finished.run.directory
+    report = (directory / "report.html").read_text()
+    assert not re.search(r"(src|href)=\"(?!data:)", report)
+    assert report.count("data:image/png;base64,") == 4
+    for label in ("URNN-f", "URNN-b", "BiBS", "BiBS, B = 2"):
+        assert label in report
+        assert label in (directory / "table.md").read_text()
+        assert label in (directory / "table.tex").read_text()
+    assert {path.name for path in (directory / "plots").iterdir()} == {
+        "metrics.png",
+        "gains.png",
+        "time.png",
+        "beams.png",
+    }
+
+
+def test_a_killed_run_goes_on_to_the_same_completions(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: Finished
+) -> None:
+    monkeypatch.setattr(captions_module, "write_outputs", lambda *_, **__: None)
+    monkeypatch.setattr(runs, "SLICE", 3)
+    filled: list[int] = []
+    whole = PairFiller.__call__
+
+    def dies(self: PairFiller, method: Method, examples: Sequence[Example]) -> list[Answer]:
+        if len(filled) == 7:
+            raise KeyboardInterrupt
+        filled.append(len(examples))
+        return whole(self, method, examples)
+
+    monkeypatch.setattr(PairFiller, "__call__", dies)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(home, tmp_path / "run")
+    path = tmp_path / "run" / "completions.jsonl"
+    kept = path.read_text().splitlines()
+    assert len(kept) == sum(filled)
+    with path.open("a") as file:
+        file.write('{"cell": "captions/test/25/kno')  # what a kill in the middle of a write leaves
+
+    monkeypatch.setattr(PairFiller, "__call__", whole)
+    again = evaluate(home, tmp_path / "run")
+    assert path.read_text().splitlines()[: len(kept)] == kept
+    assert again.run.completions.keys() == finished.run.completions.keys()
+    for key, completion in again.run.completions.items():
+        assert completion.fill == finished.run.completions[key].fill
+    for row, expected in zip(again.results.rows, finished.results.rows, strict=True):
+        assert row["CIDEr_ci"] == pytest.approx(expected["CIDEr_ci"])
+
+
+def test_a_finished_run_fills_nothing_again(home: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> list[Answer]:
+        raise AssertionError("filled again")
+
+    monkeypatch.setattr(captions_module, "write_outputs", lambda *_, **__: None)
+    monkeypatch.setattr(PairFiller, "__call__", never)
+    assert evaluate(home, finished.run.directory).results.rows == finished.results.rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"num_beams": 7}, "`num_beams` was 5, but is 7"),
+        ({"limit": 4}, "`limit` was null, but is 4"),
+        ({"removed": (50,)}, r"`removed` was \[25, 50, 75\], but is \[50\]"),
+        ({"with_features": False}, '`features` was "[0-9a-f]+", but is null'),
+    ],
+)
+def test_going_on_with_other_settings_is_refused(
+    home: Path, finished: Finished, changes: dict[str, object], named: str
+) -> None:
+    before = (finished.run.directory / "completions.jsonl").read_bytes()
+    with pytest.raises(ValueError, match=f"cannot go on with other settings: {named}") as caught:
+        evaluate(home, finished.run.directory, **changes)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert (finished.run.directory / "completions.jsonl").read_bytes() == before
+
+
+def test_a_directory_of_other_things_is_refused(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("dear")
+    with pytest.raises(ValueError, match=r"must be new, empty or an earlier run, but .* holds other things"):
+        evaluate(home, tmp_path)
+    with pytest.raises(ValueError, match=r"must be a directory, but .* is a file"):
+        evaluate(home, tmp_path / "thesis.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_bad_inputs_are_named_in_one_line(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no split 'val', only test, train$"):
+        evaluate(home, tmp_path / "a", split="val")
+    with pytest.raises(ValueError, match="`limit` must be at most the 9 captioned pictures there are, but is 10"):
+        evaluate(home, tmp_path / "b", limit=10)
+    with pytest.raises(ValueError, match="`lengths` must be among known, but hold 'guessed'"):
+        evaluate(home, tmp_path / "c", lengths=("guessed",))
+    features = Features(np.zeros((2, SIZE), dtype=np.float32), [2, 3])
+    with pytest.raises(ValueError, match="`features` must hold every picture, but 6 of 8 have none"):
+        evaluate_captions(
+            data=home / "data.json",
+            model=home / "model",
+            output=tmp_path / "d",
+            features=features,
+            settings=CaptionSettings(),
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    run = Run.open(tmp_path / "run", {"seed": 0})
+    (run.directory / "completions.jsonl").write_text('{"cell": 1}\n')
+    with pytest.raises(ValueError, match="line 1 is no completion"):
+        Run.open(tmp_path / "run", {"seed": 0})
+
+
+def test_methods_are_read_by_name_and_width() -> None:
+    keys = [method.key for method in parse_methods("all", num_beams=5)]
+    assert keys[:4] == ["forward", "backward", "rerank-max", "rerank-sum"]
+    assert keys[-1] == "bibs"
+    assert [m.key for m in parse_methods("bibs, bibs@10,bibs@5,gsn", num_beams=5)] == ["bibs", "bibs@10", "gsn"]
+    assert parse_methods("bibs@10", num_beams=5)[0].label == "BiBS, B = 10"
+    for bad in ("", "beam", "bibs@0", "bibs@x"):
+        with pytest.raises(ValueError, match="`methods` must"):
+            parse_methods(bad, num_beams=5)
+
+
+def test_scores_of_fills_from_elsewhere_are_those_of_the_search(home: Path) -> None:
+    filler = PairFiller(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"))
+    example = Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",))
+    (answer,) = filler(Method("bibs", 5), [example])
+    (scored,) = filler.score([example], [answer.words])
+    assert scored.score == pytest.approx(answer.score, abs=1e-4)
+    assert scored.forward_score == pytest.approx(answer.forward_score, abs=1e-4)
+
+
+def test_cells_have_distinct_names() -> None:
+    names = {Cell("captions", "test", removed, "known", ()).name for removed in (25, 50, None)}
+    assert names == {"captions/test/25/known", "captions/test/50/known", "captions/test/known"}
