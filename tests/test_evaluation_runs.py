@@ -16,6 +16,7 @@ from bibs.evaluation import captions as captions_module
 from bibs.evaluation import results as results_module
 from bibs.evaluation import runs
 from bibs.evaluation.captions import CaptionSettings, evaluate_captions
+from bibs.evaluation.completions import Completion
 from bibs.evaluation.meteor import NoMeteorError
 from bibs.evaluation.methods import Answer, Method, PairFiller, load_models, parse_methods
 from bibs.evaluation.metrics import METRICS
@@ -155,11 +156,11 @@ def test_a_killed_run_goes_on_to_the_same_completions(
     filled: list[int] = []
     whole = PairFiller.__call__
 
-    def dies(self: PairFiller, method: Method, examples: Sequence[Example]) -> list[Answer]:
+    def dies(self: PairFiller, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
         if len(filled) == 7:
             raise KeyboardInterrupt
         filled.append(len(examples))
-        return whole(self, method, examples)
+        return whole(self, method, examples, lengths)
 
     monkeypatch.setattr(PairFiller, "__call__", dies)
     with pytest.raises(KeyboardInterrupt):
@@ -173,9 +174,9 @@ def test_a_killed_run_goes_on_to_the_same_completions(
     monkeypatch.setattr(PairFiller, "__call__", whole)
     again = evaluate(home, tmp_path / "run")
     assert path.read_text().splitlines()[: len(kept)] == kept
-    assert again.run.completions.keys() == finished.run.completions.keys()
-    for key, completion in again.run.completions.items():
-        assert completion.fill == finished.run.completions[key].fill
+    assert again.run.records.keys() == finished.run.records.keys()
+    for key, completion in again.run.records.items():
+        assert completion.fill == finished.run.records[key].fill
     for row, expected in zip(again.results.rows, finished.results.rows, strict=True):
         assert row["CIDEr_ci"] == pytest.approx(expected["CIDEr_ci"])
 
@@ -222,7 +223,7 @@ def test_bad_inputs_are_named_in_one_line(home: Path, tmp_path: Path) -> None:
         evaluate(home, tmp_path / "a", split="val")
     with pytest.raises(ValueError, match="`limit` must be at most the 9 captioned pictures there are, but is 10"):
         evaluate(home, tmp_path / "b", limit=10)
-    with pytest.raises(ValueError, match="`lengths` must be among known, but hold 'guessed'"):
+    with pytest.raises(ValueError, match="`lengths` must be among known, paper, unknown, but hold 'guessed'"):
         evaluate(home, tmp_path / "c", lengths=("guessed",))
     features = Features(np.zeros((2, SIZE), dtype=np.float32), [2, 3])
     with pytest.raises(ValueError, match="`features` must hold every picture, but 6 of 8 have none"):
@@ -237,10 +238,10 @@ def test_bad_inputs_are_named_in_one_line(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    run = Run.open(tmp_path / "run", {"seed": 0})
+    run = Run(tmp_path / "run", {"seed": 0}, Completion)
     (run.directory / "completions.jsonl").write_text('{"cell": 1}\n')
     with pytest.raises(ValueError, match="line 1 is no completion"):
-        Run.open(tmp_path / "run", {"seed": 0})
+        Run(tmp_path / "run", {"seed": 0}, Completion)
 
 
 def test_methods_are_read_by_name_and_width() -> None:
@@ -257,10 +258,21 @@ def test_methods_are_read_by_name_and_width() -> None:
 def test_scores_of_fills_from_elsewhere_are_those_of_the_search(home: Path) -> None:
     filler = PairFiller(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"))
     example = Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",))
-    (answer,) = filler(Method("bibs", 5), [example])
+    (answer,) = filler(Method("bibs", 5), [example], "known")
     (scored,) = filler.score([example], [answer.words])
     assert scored.score == pytest.approx(answer.score, abs=1e-4)
     assert scored.forward_score == pytest.approx(answer.forward_score, abs=1e-4)
+
+
+@pytest.mark.parametrize("lengths", ["paper", "unknown"])
+@pytest.mark.parametrize("method", ["forward", "rerank-max", "gsn", "bibs"])
+def test_unknown_lengths_keep_the_context_and_score_what_they_return(home: Path, lengths: str, method: str) -> None:
+    filler = PairFiller(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"), 1)
+    example = Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",))
+    (answer,) = filler(Method(method, 3), [example], lengths)
+    assert len(answer.words) >= 1
+    (scored,) = filler.score([example], [answer.words])
+    assert scored.score == pytest.approx(answer.score, abs=1e-4)
 
 
 def test_cells_have_distinct_names() -> None:

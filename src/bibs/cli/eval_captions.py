@@ -22,7 +22,9 @@ def captions(
     feature_ids: Annotated[Path | None, typer.Option(help="The image id of each row of the .npy file.")] = None,
     split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
     removed: Annotated[str, typer.Option(help="Percentages of the words to remove.")] = "25,50,75",
-    lengths: Annotated[str, typer.Option(help="known: the methods are told the length of the blank.")] = "known",
+    lengths: Annotated[
+        str, typer.Option(help="known (the methods are told it), paper or unknown; with commas between.")
+    ] = "known",
     methods: Annotated[
         str, typer.Option(help="all, or names with commas between; bibs@10 is BiBS with another beam width.")
     ] = "all",

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bibs.data import CaptionedImage, Features, read_captions
+from bibs.evaluation.completions import Completion, completing
 from bibs.evaluation.methods import (
+    LENGTHS,
     Method,
     PairFiller,
     check_features,
@@ -21,8 +23,6 @@ from bibs.evaluation.outputs import CAPTIONS, Finished, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, Words, caption_examples, draw_captions
-
-LENGTHS = ("known",)
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ def evaluate_captions(
         "features": None if features is None else fingerprint_features(features, cells),
         "model": fingerprint_model(model),
     }
-    run = Run.open(output, told)
+    run = Run(output, told, Completion)
     filler = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed)
-    run.fill(cells, methods, filler, progress=progress)
+    run.work_through(cells, methods, completing(filler), progress=progress)
     results = compute_results(run, cells, methods, told, notes=notes, seed=settings.seed, progress=progress)
     finished = Finished(run, tuple(cells), methods, results)
     write_outputs(finished, CAPTIONS, images=images)

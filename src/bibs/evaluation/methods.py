@@ -14,6 +14,7 @@ from bibs.data import Features
 from bibs.evaluation.tasks import Example, Words
 from bibs.models.directory import VOCABULARY, load_pair
 from bibs.search import METHODS, Fill, StepModel, fill_templates
+from bibs.search.template import Gap
 from bibs.text import Vocabulary
 
 LABELS = {
@@ -32,6 +33,10 @@ LABELS = {
 """In the order of the paper's tables; `nade` and the retrieval of nCCA need more than a pair of models."""
 
 OURS = "bibs"
+
+KNOWN = "known"
+LENGTHS = (KNOWN, "paper", "unknown")
+"""How the length of a blank is found: it is told, or by one of the rules of `bibs.search.lengths`."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,9 @@ class Answer:
 
 
 class Filler(Protocol):
-    """Fills the blanks of examples by a method."""
+    """Fills the blanks of examples by a method; `lengths` is "known", or the rule by which lengths are found."""
 
-    def __call__(self, method: Method, examples: Sequence[Example]) -> list[Answer]: ...
+    def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]: ...
 
 
 @dataclass(frozen=True)
@@ -104,23 +109,28 @@ class PairFiller:
     num_rounds: int = 4
     seed: int = 0
 
-    def __call__(self, method: Method, examples: Sequence[Example]) -> list[Answer]:
-        found = self.search(method, examples)
+    def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
+        found = self.search(method, examples, lengths)
         for example, fills in zip(examples, found, strict=True):
             if not fills:
                 raise ValueError(f"{method.label} found no fill of example {example.key}: the models allow none")
         return [self.answer(example, fills[0]) for example, fills in zip(examples, found, strict=True)]
 
-    def search(self, method: Method, examples: Sequence[Example], *, trace: bool = False) -> list[list[Fill]]:
-        free = [self._template(example, [None] * len(example.blank)) for example in examples]
-        return self._fill(free, method, examples, trace)
+    def search(
+        self, method: Method, examples: Sequence[Example], lengths: str = KNOWN, *, trace: bool = False
+    ) -> list[list[Fill]]:
+        templates = [
+            self._template(example, [None] * len(example.blank) if lengths == KNOWN else [Gap()])
+            for example in examples
+        ]
+        return self._fill(templates, method, examples, lengths, trace)
 
     def score(self, examples: Sequence[Example], fills: Sequence[Words]) -> list[Answer]:
         """The scores of fills that came from elsewhere."""
-        filled = [
+        templates = [
             self._template(example, self.vocabulary.encode(fill)) for example, fill in zip(examples, fills, strict=True)
         ]
-        scored = self._fill(filled, Method("forward", 1), examples, False)
+        scored = self._fill(templates, Method("forward", 1), examples, KNOWN, False)
         return [
             Answer(tuple(fill), each.score, each.forward_score, each.backward_score, 0)
             for fill, (each,) in zip(fills, scored, strict=True)
@@ -134,12 +144,17 @@ class PairFiller:
         inside = tokens[1 + len(example.before) : len(tokens) - 1 - len(example.after)]
         return tuple(self.vocabulary.decode(inside))
 
-    def _template(self, example: Example, inside: Sequence[int | None]) -> list[int | None]:
+    def _template(self, example: Example, inside: Sequence[int | Gap | None]) -> list[int | Gap | None]:
         words = self.vocabulary
         return [words.start, *words.encode(example.before), *inside, *words.encode(example.after), words.end]
 
     def _fill(
-        self, templates: Sequence[list[int | None]], method: Method, examples: Sequence[Example], trace: bool
+        self,
+        templates: Sequence[list[int | Gap | None]],
+        method: Method,
+        examples: Sequence[Example],
+        lengths: str,
+        trace: bool,
     ) -> list[list[Fill]]:
         conditions = None
         if self.features is not None:
@@ -153,6 +168,7 @@ class PairFiller:
             banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk),
             num_beams=method.num_beams,
             num_rounds=self.num_rounds,
+            lengths="paper" if lengths == "paper" else "unknown",
             trace=trace,
             seed=self.seed,
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bibs.evaluation.completions import Completion
 from bibs.evaluation.methods import LABELS, OURS, Method
 from bibs.evaluation.plots import draw_plots
 from bibs.evaluation.report import (
@@ -35,7 +35,7 @@ SAMPLE_CHOICE = "The first sentences of the random order on which URNN-f, URNN-b
 class Finished:
     """A whole run: its numbers, and what they were computed from."""
 
-    run: Run
+    run: Run[Completion]
     cells: tuple[Cell, ...]
     methods: tuple[Method, ...]
     results: Results
@@ -139,8 +139,3 @@ def _samples(finished: Finished, cell: Cell, images: Path | None) -> list[Sample
 def _cell_label(cell: Cell) -> str:
     share = "" if cell.removed is None else f"r = {cell.removed} %, "
     return f"{share}{cell.lengths} length"
-
-
-def table_of(results: Results, metrics: Sequence[str], title: str) -> Table:
-    """A table for the terminal."""
-    return metric_table(results, title, metrics, results.rows[0]["lengths"])

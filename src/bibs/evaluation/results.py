@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from bibs.evaluation.bootstrap import NUM_RESAMPLES, Floats, draw_resamples, estimate, estimate_difference
+from bibs.evaluation.completions import Completion
 from bibs.evaluation.meteor import Meteor, NoMeteorError
 from bibs.evaluation.methods import OURS, Method
 from bibs.evaluation.metrics import METRICS, Measure, measure
@@ -40,7 +41,7 @@ class Results:
 
 
 def compute_results(
-    run: Run,
+    run: Run[Completion],
     cells: Sequence[Cell],
     methods: Sequence[Method],
     settings: dict[str, Any],
@@ -77,14 +78,14 @@ def compute_results(
     return Results(settings, tuple(rows), tuple(comparisons), tuple(notes), {m.key: m.label for m in methods})
 
 
-def _measure(run: Run, cell: Cell, method: Method, meteor: Meteor | None) -> dict[str, Measure]:
+def _measure(run: Run[Completion], cell: Cell, method: Method, meteor: Meteor | None) -> dict[str, Measure]:
     completions = run.of(cell, method)
     fills = [completion.fill.split() for completion in completions]
     return measure(cell.examples, fills, [completion.score for completion in completions], meteor=meteor)
 
 
 def _row(
-    run: Run,
+    run: Run[Completion],
     cell: Cell,
     method: Method,
     measures: dict[str, Measure],

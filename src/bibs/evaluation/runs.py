@@ -1,19 +1,18 @@
-"""A run that survives a kill: completions are appended as they come, and the next run goes on from there.
+"""A run that survives a kill: records are appended as they come, and the next run goes on from there.
 
-The output directory holds `settings.json`, what the run was told, and `completions.jsonl`, one line a completion.
+The output directory holds `settings.json`, what the run was told, and `completions.jsonl`, one line a record.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from bibs.evaluation.methods import Answer, Filler, Method
+from bibs.evaluation.methods import Method
 from bibs.evaluation.tasks import Example, ImageId
 from bibs.models.storage import load_json, save_json
 
@@ -42,34 +41,27 @@ class Cell:
         return "/".join(str(part) for part in (self.task, self.split, self.removed, self.lengths) if part is not None)
 
 
-@dataclass(frozen=True)
-class Completion:
-    """A line of `completions.jsonl`."""
+class Record(Protocol):
+    """What became of one example: a frozen dataclass of plain values, a line of `completions.jsonl`."""
 
-    cell: str
-    method: str
-    key: ImageId
-    image_id: ImageId
-    before: str
-    fill: str
-    after: str
-    truth: str
-    score: float
-    forward_score: float
-    backward_score: float
-    rounds: int
-    seconds: float  # this one's share of the time its slice took
+    @property
+    def cell(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def key(self) -> ImageId: ...
 
 
-@dataclass
-class Run:
+R = TypeVar("R", bound=Record)
+
+Work = Callable[[Cell, Method, Sequence[Example]], list[R]]
+"""Fills a slice of a cell's examples by a method."""
+
+
+class Run(Generic[R]):
     """The output directory of a run, opened for going on."""
 
-    directory: Path
-    completions: dict[tuple[str, str, ImageId], Completion] = field(default_factory=dict)
-
-    @classmethod
-    def open(cls, directory: Path, settings: dict[str, Any]) -> Run:
+    def __init__(self, directory: Path, settings: dict[str, Any], kind: type[R]) -> None:
         """Begin a run, or go on with one of the same settings. A directory that holds anything else is refused."""
         settings = json.loads(json.dumps(settings))  # as they will be read back
         if directory.exists() and not directory.is_dir():
@@ -81,68 +73,44 @@ class Run:
         else:
             directory.mkdir(parents=True, exist_ok=True)
             save_json(directory / SETTINGS, settings)
-        run = cls(directory)
-        for completion in _read(directory / COMPLETIONS):
-            run.completions[completion.cell, completion.method, completion.key] = completion
-        return run
+        self.directory = directory
+        self.records: dict[tuple[str, str, ImageId], R] = {}
+        self._note(_read(directory / COMPLETIONS, kind))
 
-    def append(self, completions: Sequence[Completion]) -> None:
-        lines = "".join(json.dumps(asdict(completion), ensure_ascii=False) + "\n" for completion in completions)
+    def append(self, records: Sequence[R]) -> None:
+        lines = "".join(json.dumps(_plain(record), ensure_ascii=False) + "\n" for record in records)
         with (self.directory / COMPLETIONS).open("a", encoding="utf-8") as file:
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())
-        for completion in completions:
-            self.completions[completion.cell, completion.method, completion.key] = completion
+        self._note(records)
 
-    def of(self, cell: Cell, method: Method) -> list[Completion]:
-        """In the order of the cell's examples, so that two methods' completions can be paired."""
-        return [self.completions[cell.name, method.key, example.key] for example in cell.examples]
+    def of(self, cell: Cell, method: Method) -> list[R]:
+        """In the order of the cell's examples, so that two methods' records can be paired."""
+        return [self.records[cell.name, method.key, example.key] for example in cell.examples]
 
-    def fill(
-        self, cells: Sequence[Cell], methods: Sequence[Method], filler: Filler, *, progress: Progress | None = None
+    def work_through(
+        self, cells: Sequence[Cell], methods: Sequence[Method], work: Work[R], *, progress: Progress | None = None
     ) -> None:
-        """Fill what is still open of every cell by every method."""
+        """Do what is still open of every cell by every method."""
         open_slices = [
             (cell, method, examples)
             for cell in cells
             for method in methods
-            for examples in _slices(
-                [e for e in cell.examples if (cell.name, method.key, e.key) not in self.completions]
-            )
+            for examples in _slices([e for e in cell.examples if (cell.name, method.key, e.key) not in self.records])
         ]
         total = sum(len(cell.examples) for cell in cells) * len(methods)
         done = total - sum(len(examples) for _, _, examples in open_slices)
         for cell, method, examples in open_slices:
             if progress:
                 progress("filling", f"{cell.name} {method.label}", done, total)
-            began = time.perf_counter()
-            answers = filler(method, examples)
-            seconds = (time.perf_counter() - began) / len(examples)
-            self.append(
-                [_completion(cell, method, e, answer, seconds) for e, answer in zip(examples, answers, strict=True)]
-            )
+            self.append(work(cell, method, examples))
             done += len(examples)
         if progress:
             progress("filling", "", done, total)
 
-
-def _completion(cell: Cell, method: Method, example: Example, answer: Answer, seconds: float) -> Completion:
-    return Completion(
-        cell=cell.name,
-        method=method.key,
-        key=example.key,
-        image_id=example.image_id,
-        before=" ".join(example.before),
-        fill=" ".join(answer.words),
-        after=" ".join(example.after),
-        truth=" ".join(example.blank),
-        score=answer.score,
-        forward_score=answer.forward_score,
-        backward_score=answer.backward_score,
-        rounds=answer.rounds,
-        seconds=seconds,
-    )
+    def _note(self, records: Iterable[R]) -> None:
+        self.records |= {(record.cell, record.method, record.key): record for record in records}
 
 
 def _slices(examples: Sequence[Example]) -> Iterator[list[Example]]:
@@ -161,7 +129,11 @@ def _compare(old: dict[str, Any], new: dict[str, Any], directory: Path) -> None:
             )
 
 
-def _read(path: Path) -> Iterator[Completion]:
+def _plain(record: Record) -> dict[str, Any]:
+    return asdict(record)  # type: ignore[call-overload, no-any-return]
+
+
+def _read(path: Path, kind: type[R]) -> Iterator[R]:
     """The whole lines of the file; half a line at its end, which a kill may leave, is cut off."""
     if not path.exists():
         return
@@ -169,8 +141,8 @@ def _read(path: Path) -> Iterator[Completion]:
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         os.truncate(path, whole)
-    for number, line in enumerate(data[:whole].decode("utf-8").splitlines(), start=1):
+    for number, line in enumerate(data[:whole].decode("utf-8").split("\n")[:-1], start=1):
         try:
-            yield Completion(**json.loads(line))
+            yield kind(**json.loads(line))
         except (json.JSONDecodeError, TypeError):
             raise ValueError(f"{path}, line {number} is no completion: {line[:60]!r}") from None
