@@ -13,6 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bibs.cli.eval_captions import captions
+from bibs.cli.eval_convergence import convergence
 from bibs.data import Features
 from bibs.evaluation.nll import Likelihood, evaluate_likelihood
 
@@ -74,3 +75,4 @@ def show_likelihood(result: Likelihood) -> None:
 
 
 app.command()(captions)
+app.command()(convergence)

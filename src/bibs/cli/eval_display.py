@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 
 from bibs.evaluation.results import Results
 from bibs.evaluation.runs import Progress
-from bibs.evaluation.tables import metric_table
+from bibs.evaluation.tables import Table, metric_table
 
 
 @contextmanager
@@ -39,18 +39,26 @@ def progress_bars() -> Iterator[Progress]:
 
 
 def show_results(results: Results, metrics: Sequence[str], output: Path) -> None:
-    console = Console()
     for lengths in dict.fromkeys(row["lengths"] for row in results.rows):
-        found = metric_table(results, "", metrics, lengths)
-        begin = 0
-        for group, columns in found.groups:
-            table = RichTable("method", *columns, title=", ".join(filter(None, (group, f"{lengths} length"))))
-            for label, entries in found.rows:
-                shown = entries[begin : begin + len(columns)]
-                table.add_row(label, *(f"[bold]{entry.text}[/bold]" if entry.best else entry.text for entry in shown))
-            console.print(table)
-            begin += len(columns)
-    for note in results.notes:
+        show_table(metric_table(results, f"{lengths} length", metrics, lengths))
+    show_written(results.notes, output)
+
+
+def show_table(table: Table) -> None:
+    """One table on the terminal for each group of columns, so that each is narrow enough."""
+    begin = 0
+    for group, columns in table.groups:
+        shown = RichTable("", *columns, title=", ".join(filter(None, (group, table.title))))
+        for label, entries in table.rows:
+            cells = entries[begin : begin + len(columns)]
+            shown.add_row(label, *(f"[bold]{cell.text}[/bold]" if cell.best else cell.text for cell in cells))
+        Console().print(shown)
+        begin += len(columns)
+
+
+def show_written(notes: Sequence[str], output: Path) -> None:
+    console = Console()
+    for note in notes:
         console.print(note, highlight=False)
     console.print(f"Written to {output}: results.json, table.md, table.tex, plots, report.html", highlight=False)
 
