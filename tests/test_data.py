@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bibs.data import (
@@ -26,6 +26,7 @@ from bibs.data import (
 )
 
 ONE_LINE = re.compile(r"[^\n]+")
+unhurried = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")
@@ -182,11 +183,13 @@ def test_split_keeps_that_split_alone(tmp_path: Path) -> None:
     assert [image.captions for image in read_captions(path, split="train")] == [(("train",),)] * 2
 
 
+@unhurried
 @given(st.integers(min_value=0, max_value=10**12 - 1), st.sampled_from(["", "COCO_val2014_", "COCO_test2015_"]))
 def test_a_coco_file_name_gives_its_number(number: int, prefix: str) -> None:
     assert image_id_of(f"some/folder/{prefix}{number:012d}.jpg") == number
 
 
+@unhurried
 @given(st.from_regex(r"[A-Za-z0-9_]{1,20}\.(jpg|png)", fullmatch=True))
 def test_any_other_file_name_is_its_own_id(name: str) -> None:
     if not re.fullmatch(r"(COCO_[a-z]+\d{4}_)?\d{12}\.\w+", name):
@@ -257,6 +260,7 @@ def test_an_absent_file_and_a_folder_give_one_line_each(tmp_path: Path) -> None:
 # FASTA
 
 
+@unhurried
 @given(
     st.lists(
         st.tuples(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from typer.testing import CliRunner
@@ -28,6 +28,7 @@ from bibs.data import Features, FeatureStore, find_pictures
 from bibs.data.feature_store import STORE_NAME, VECTORS_NAME
 
 SIZE = 3
+unhurried = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def vector(image_id: int | str) -> NDArray[np.float32]:
@@ -57,6 +58,7 @@ def write_matrix(folder: Path, matrix: NDArray[Any], ids: Any) -> tuple[Path, Pa
 # A matrix and its ids
 
 
+@unhurried
 @given(
     st.lists(st.one_of(st.integers(0, 10**9), st.text(min_size=1, max_size=9)), unique=True, min_size=1, max_size=9),
     st.sampled_from([np.float16, np.float32]),

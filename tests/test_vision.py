@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -26,6 +26,8 @@ from PIL import Image
 from bibs.data import Features
 from bibs.vision import EfficientNetLite0, ImageEncoder, encode_files, load_image
 from bibs.vision.images import ImageLike
+
+unhurried = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +167,7 @@ def test_unreadable_exif_does_not_spoil_a_picture(tmp_path: Path) -> None:
     assert close(load_image(tmp_path / "a.jpg"), photo(), 2)
 
 
+@unhurried
 @given(
     st.integers(1, 9),
     st.integers(1, 9),
@@ -226,7 +229,7 @@ def test_a_bad_picture_gives_one_clear_line(tmp_path: Path, name: str, recwarn: 
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
-@settings(max_examples=60, deadline=None)
+@unhurried
 @given(st.sampled_from(["jpg", "png", "webp", "gif", "tiff", "bmp"]), st.data())
 def test_a_damaged_picture_is_read_or_named_but_never_crashes(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: Any
