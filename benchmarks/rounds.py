@@ -25,7 +25,7 @@ def run() -> list[dict[str, object]]:
         def plain(layouts: list[Layout] = layouts) -> object:
             """The paper's URNN-f: read the contexts, one pass, take its top fills; nothing is rescored."""
             opening = Opening.read("forward", forward, layouts, banned=banned)
-            return beam_search(opening, num_beams=5, keep=False).fills()
+            return beam_search(opening, num_beams=5, keep=False, send=False).fills()
 
         search = partial(fill_templates, forward, backward, templates, banned=banned, batch_size=NUM_EXAMPLES)
         seconds = interleaved(

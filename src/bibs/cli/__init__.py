@@ -7,7 +7,10 @@ import sys
 
 import typer
 
+from bibs.cli.eval import app as eval_app
+from bibs.cli.features import features
 from bibs.cli.fill import fill
+from bibs.cli.train import train
 
 app = typer.Typer(
     name="bibs",
@@ -25,6 +28,9 @@ def bibs() -> None:
 
 
 app.command()(fill)
+app.command()(features)
+app.command()(train)
+app.add_typer(eval_app, name="eval")
 
 
 def main() -> None:

@@ -43,8 +43,7 @@ class PreparedDense:
         self.bias = bias  # (V,)
 
     def log_probs(self, hidden: Tensor) -> Tensor:  # (R, H) -> (R, V)
-        # `addmm` would first copy the bias into every row, which costs more than adding it afterwards.
-        return F.log_softmax(torch.mm(hidden, self.weight).add_(self.bias), dim=1)
+        return _log_softmax_(torch.addmm(self.bias, hidden, self.weight))
 
 
 class AdaptiveOutput(nn.AdaptiveLogSoftmaxWithLoss):
@@ -87,11 +86,16 @@ class PreparedAdaptive:
 
     def log_probs(self, hidden: Tensor) -> Tensor:  # (R, H) -> (R, V)
         first = self.cutoffs[0]
-        head = F.log_softmax(torch.mm(hidden, self.head).add_(self.bias), dim=1)
+        head = _log_softmax_(torch.addmm(self.bias, hidden, self.head))
         result = head.new_empty(len(hidden), self.cutoffs[-1])
         result[:, :first] = head[:, :first]
         for index, (narrow, wide) in enumerate(self.tails):
-            logits = torch.mm(torch.mm(hidden, narrow), wide)  # (R, V_k)
-            shift = head[:, first + index, None] - logits.logsumexp(dim=1, keepdim=True)  # (R, 1)
-            torch.add(logits, shift, out=result[:, self.cutoffs[index] : self.cutoffs[index + 1]])
+            within = _log_softmax_(torch.mm(torch.mm(hidden, narrow), wide))  # (R, V_k)
+            cluster = head[:, first + index, None]  # (R, 1)
+            torch.add(within, cluster, out=result[:, self.cutoffs[index] : self.cutoffs[index + 1]])
         return result
+
+
+def _log_softmax_(logits: Tensor) -> Tensor:
+    """In place: a second (R, V) would be fetched from memory anew at every step."""
+    return torch.log_softmax(logits, 1, out=logits)

@@ -39,7 +39,7 @@ class Opening:
     layouts: tuple[Layout, ...]
     slots: Tensor  # (N, W) the token of a fixed slot, FREE elsewhere
     widths: Tensor  # (N,) slots in each region, falling
-    banned: Tensor  # (V,) -inf where a token may not fill a free slot, else 0
+    banned: Tensor  # ids that may not fill a free slot
     log_probs: Tensor  # (N, V)
     state: State  # N rows
     scores: Tensor  # (N,) log probability of each context after its first token
@@ -81,15 +81,13 @@ class Opening:
         if len(distinct) < len(layouts):
             shared = torch.tensor(rows, device=device)
             log_probs, state, scores = log_probs[shared], select_rows(state, shared), scores[shared]
-        barrier = torch.zeros(model.vocab_size, dtype=log_probs.dtype, device=device)
-        barrier[list(banned)] = -torch.inf
         return Opening(
             name=name,
             model=model,
             layouts=tuple(layouts),
             slots=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(layouts), width),
             widths=torch.tensor([len(layout.region) for layout in layouts], device=device),
-            banned=barrier,
+            banned=torch.tensor(sorted(set(banned)), dtype=torch.long, device=device),
             log_probs=log_probs,
             state=state,
             scores=scores,
@@ -155,7 +153,7 @@ class Pass:
 
     choices: tuple[Choice, ...]  # slot w: for the examples that have one
     expansions: tuple[Expansion, ...]  # slot w, or empty where they were not kept
-    messages: Tensor  # (N, W, V) for the opposite pass, in this pass's reading order
+    messages: Tensor | None  # (N, W, V) for the opposite pass, in this pass's reading order
     settled: Tensor  # (N,) every frontier equals that of the previous pass in this direction
 
     def select(self, examples: Tensor) -> Pass:
@@ -165,7 +163,7 @@ class Pass:
         return Pass(
             tuple(choice.select(rows) for choice, rows in zip(self.choices[:width], within, strict=False)),
             tuple(kept.select(rows) for kept, rows in zip(self.expansions[:width], within, strict=False)),
-            self.messages[examples, :width],
+            None if self.messages is None else self.messages[examples, :width],
             self.settled[examples],
         )
 
@@ -177,7 +175,7 @@ class Pass:
         tokens = torch.full((*shape, len(self.choices)), FREE, dtype=torch.long, device=device)
         pointer = torch.zeros(shape, dtype=torch.long, device=device)
         # An example without a region has one fill, the empty one, of score 0.
-        scores = torch.full(shape, -torch.inf, dtype=self.messages.dtype, device=device)
+        scores = torch.full(shape, -torch.inf, dtype=torch.float64, device=device)
         scores[:, 0] = 0.0
         ranking = scores.clone()
         ended = 0
@@ -221,17 +219,20 @@ def beam_search(
     messages: Tensor | None = None,
     previous: Pass | None = None,
     keep: bool = True,
+    send: bool = True,
     choose: Chooser = top_k,
 ) -> Pass:
     """Run over the region once, from the near side to the far one.
 
     `messages` are those of a pass in the opposite direction. `previous` is the last pass in this direction: what its
-    partial fills were told is looked up, not computed again. `keep` keeps the expansions for such a look-up.
+    partial fills were told is looked up, not computed again. `keep` keeps the expansions for such a look-up, `send`
+    makes messages for the opposite pass.
     """
-    device, num_examples = opening.slots.device, len(opening.layouts)
+    device, num_examples, vocab_size = opening.slots.device, len(opening.layouts), opening.model.vocab_size
     counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
-    sent = opening.log_probs.new_full((num_examples, len(counts), opening.model.vocab_size), -torch.inf)
+    sent = opening.log_probs.new_empty(num_examples, len(counts), vocab_size) if send else None
     settled = (opening.widths == 0) | (previous is not None)
+    work = opening.log_probs.new_empty(0)
     choices: list[Choice] = []
     expansions: list[Expansion] = []
     for slot, count in enumerate(counts):
@@ -245,13 +246,26 @@ def beam_search(
             settled[:count] &= (known | ~choice.alive).all(1)
             old = previous.expansions[slot] if previous and previous.expansions else None
             expansion = _advance(opening, expansion, choice, known, old, slot)
-        extended = expansion.log_probs + scores[:, :, None]  # (n, K, V)
-        sent[:count, slot] = extended.amax(1)
+        if work.numel() < expansion.log_probs.numel():
+            work = torch.empty_like(expansion.log_probs).flatten()
+        extended = work[: expansion.log_probs.numel()].view(expansion.log_probs.shape)
+        torch.add(expansion.log_probs, scores[:, :, None], out=extended)  # (n, K, V)
+        if sent is not None:
+            sent[:count, slot] = extended.amax(1)
         message = None
         if messages is not None:
             far_slots = opening.widths[:count] - 1 - slot
             message = messages[torch.arange(count, device=device), far_slots]  # (n, V)
-        choice = _choose(opening, extended, message, slot, num_beams, choose)
+        index, ranking = _choose(opening, extended, message, slot, num_beams, choose)
+        if bool((ranking[:, 0] == -torch.inf).any()) and message is not None:
+            # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
+            torch.add(expansion.log_probs, scores[:, :, None], out=extended)
+            cut_off = (ranking == -torch.inf).all(1, keepdim=True)
+            plain = _choose(opening, extended, None, slot, num_beams, choose)
+            index, ranking = torch.where(cut_off, plain[0], index), torch.where(cut_off, plain[1], ranking)
+        tokens, parents = index % vocab_size, index // vocab_size  # (n, K)
+        running = expansion.log_probs.flatten(1).gather(1, index) + scores.gather(1, parents)
+        choice = Choice(tokens, parents, running.masked_fill(ranking == -torch.inf, -torch.inf), ranking)
         if previous is not None:
             choice, known = _align(choice, previous.choices[slot], known)
         choices.append(choice)
@@ -262,26 +276,20 @@ def beam_search(
 
 def _choose(
     opening: Opening, extended: Tensor, message: Tensor | None, slot: int, num_beams: int, choose: Chooser
-) -> Choice:
-    """Rank the extensions (n, K, V) and keep the best B of each example."""
+) -> tuple[Tensor, Tensor]:
+    """The best B of the extensions (n, K, V), which are ranked in place: indices (n, B) into K * V, and rankings."""
     count, num_parents, vocab_size = extended.shape
-    steer = opening.banned.expand(count, -1) if message is None else message + opening.banned  # (n, V)
-    fixed = opening.slots[:count, slot]
-    if bool((fixed != FREE).any()):
-        place = fixed.clamp(min=0)[:, None]
-        told = torch.zeros_like(place, dtype=steer.dtype) if message is None else message.gather(1, place)
-        only = torch.full_like(steer, -torch.inf).scatter(1, place, told)
-        steer = torch.where(fixed[:, None] != FREE, only, steer)
-    ranked = (extended + steer[:, None]).flatten(1)  # (n, K * V)
-    ranking, index = choose(ranked, min(num_beams, num_parents * vocab_size), slot)
-    if message is not None and bool((ranking[:, 0] == -torch.inf).any()):
-        # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
-        plain = _choose(opening, extended, None, slot, num_beams, choose)
-        cut_off = (ranking == -torch.inf).all(1, keepdim=True)
-        ranking = torch.where(cut_off, plain.ranking, ranking)
-        index = torch.where(cut_off, plain.parents * vocab_size + plain.tokens, index)
-    scores = extended.flatten(1).gather(1, index).masked_fill(ranking == -torch.inf, -torch.inf)
-    return Choice(index % vocab_size, index // vocab_size, scores, ranking)
+    fixed = opening.slots[:count, slot, None]  # (n, 1)
+    if message is None and not bool((fixed != FREE).any()):
+        extended.index_fill_(2, opening.banned, -torch.inf)
+    else:
+        told = extended.new_zeros(count, vocab_size) if message is None else message
+        place = fixed.clamp(min=0)
+        only = torch.full_like(told, -torch.inf).scatter(1, place, told.gather(1, place))
+        steer = torch.where(fixed != FREE, only, told.index_fill(1, opening.banned, -torch.inf))  # (n, V)
+        extended += steer[:, None]
+    ranking, index = choose(extended.flatten(1), min(num_beams, num_parents * vocab_size), slot)
+    return index, ranking
 
 
 def _align(choice: Choice, old: Choice, known: Tensor) -> tuple[Choice, Tensor]:

@@ -11,7 +11,7 @@ from .settings import Settings
 
 def enumerate_fills(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """Score all V^W fills of each template by S."""
-    allowed = int((pair.forward.banned > -torch.inf).sum())
+    allowed = pair.forward.model.vocab_size - len(pair.forward.banned)
     results = []
     for example in range(len(pair)):
         one = pair.select(torch.tensor([example], device=pair.forward.slots.device))
@@ -21,7 +21,7 @@ def enumerate_fills(pair: Pair, settings: Settings) -> list[list[Fill]]:
                 f"`method` 'exact' must not enumerate more than {settings.max_fills} fills (`max_fills`), "
                 f"but {free} free slots of {allowed} tokens make {allowed}^{free}"
             )
-        latest = beam_search(one.forward, num_beams=max(1, allowed**free))
+        latest = beam_search(one.forward, num_beams=max(1, allowed**free), send=False)
         proposals = propose("forward", latest, one.forward.widths.tolist())
         results += finish(one, proposals, settings, rank=lambda f, b: f + b, memory=Memory().after("forward", latest))
     return results

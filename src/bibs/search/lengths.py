@@ -127,7 +127,7 @@ def _run_on(
             conditions=select_conditions(conditions, batch),
             banned=[token for token in banned if token != end],
         )
-        tokens = beam_search(opening, num_beams=settings.num_beams, keep=False).fills()[0][:, 0].tolist()
+        tokens = beam_search(opening, num_beams=settings.num_beams, keep=False, send=False).fills()[0][:, 0].tolist()
         for i, row in zip(batch, tokens, strict=True):
             before_gap = len(near[i]) - len(layouts[i].context)
             generated = row[before_gap : len(layouts[i].region)]

@@ -49,8 +49,10 @@ def gsn_random(pair: Pair, settings: Settings) -> list[list[Fill]]:
         going = (number < 2 * settings.num_rounds * num_free) & (num_free > 0)
         nth = (where[:, number] * num_free).long()  # the nth free slot, from 0
         slots = ((free.cumsum(1) - 1 == nth[:, None]) & free).long().argmax(1)  # (C,)
+        assert forward.messages is not None
+        assert backward.messages is not None
         logits = forward.messages[rows, slots] + backward.messages[rows, widths - 1 - slots]
-        tokens = _draw(logits + chains.pair.forward.banned, draws[:, number])
+        tokens = _draw(logits.index_fill(1, chains.pair.forward.banned, -torch.inf), draws[:, number])
         fills = chains.fills.clone()
         fills[rows[going], slots[going]] = tokens[going]
         chains = replace(chains, fills=fills)
@@ -71,14 +73,16 @@ def unidirectional_gibbs(pair: Pair, settings: Settings) -> list[list[Fill]]:
             going = ((opening.widths > slot) & (opening.slots[:, slot] == FREE)).nonzero().flatten()
             if not len(going):
                 continue
-            tried = (held.messages[going, slot] + opening.banned).topk(size).indices  # (n, shortlist)
+            assert held.messages is not None
+            likely = held.messages[going, slot].index_fill(1, opening.banned, -torch.inf)
+            tried = likely.topk(size).indices  # (n, shortlist)
             variants = chains.fills[going, None].repeat(1, size, 1)  # (n, shortlist, W)
             variants[:, :, slot] = tried
             groups: list[list[tuple[int, ...]]] = [[] for _ in chains.owners]
             for chain, rows in zip(going.tolist(), variants.tolist(), strict=True):
                 groups[chain] = [tuple(row[: int(opening.widths[chain])]) for row in rows]
             scores = torch.tensor([group for group in score_fills(opening, groups) if group])  # (n, shortlist)
-            barred = opening.banned[tried] == -torch.inf
+            barred = torch.isin(tried, opening.banned)
             scores = scores.to(opening.log_probs).masked_fill(barred, -torch.inf)
             picked = _draw(scores, draws[going, sweep, slot])
             fills = chains.fills.clone()
@@ -129,7 +133,7 @@ class _Chains:
 def _start(pair: Pair, settings: Settings, direction: Direction, num_chains: int) -> _Chains:
     opening = pair[direction]
     widths = opening.widths.tolist()
-    latest = beam_search(opening, num_beams=settings.num_beams, keep=False)
+    latest = beam_search(opening, num_beams=settings.num_beams, keep=False, send=False)
     beams = [list(proposal)[:num_chains] for proposal in propose(direction, latest, widths)]
     owners = [example for example, fills in enumerate(beams) for _ in fills]
     ranks = [rank for fills in beams for rank in range(len(fills))]

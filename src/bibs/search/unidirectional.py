@@ -31,13 +31,13 @@ def search_rerank_sum(pair: Pair, settings: Settings) -> list[list[Fill]]:
 
 def _search_one_way(pair: Pair, settings: Settings, direction: Direction) -> list[list[Fill]]:
     opening = pair[direction]
-    latest = beam_search(opening, num_beams=settings.num_beams)
+    latest = beam_search(opening, num_beams=settings.num_beams, send=False)
     proposals = propose(direction, latest, opening.widths.tolist())
     return finish(pair, proposals, settings, memory=Memory().after(direction, latest))
 
 
 def _both(pair: Pair, settings: Settings) -> tuple[list[dict[tuple[int, ...], float]], Memory]:
-    memory = Memory(*(beam_search(pair[d], num_beams=settings.num_beams) for d in ("forward", "backward")))
+    memory = Memory(*(beam_search(pair[d], num_beams=settings.num_beams, send=False) for d in ("forward", "backward")))
     assert memory.forward is not None
     assert memory.backward is not None
     widths = pair.forward.widths.tolist()
