@@ -102,9 +102,7 @@ def test_the_lstm_of_training_equals_the_network_and_so_do_its_gradients(layers:
         model.train(training).zero_grad()
         loss, _ = model.loss(tokens, conditions=pictures(model.config, 4))
         loss.backward()
-        results.append(
-            {"loss": loss.detach()} | {name: w.grad.clone() for name, w in model.named_parameters()}
-        )
+        results.append({"loss": loss.detach()} | {name: w.grad.clone() for name, w in model.named_parameters()})
     torch.testing.assert_close(results[0], results[1])
 
 
@@ -227,12 +225,8 @@ def test_saved_weights_come_back(config: RecurrentConfig, tmp_path) -> None:  # 
     for file, tolerance in (("exact", 0.0), ("half", 2e-3)):
         loaded = RecurrentModel.load(tmp_path / f"{file}.safetensors", config)
         assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
-        torch.testing.assert_close(
-            dict(loaded.state_dict()), dict(model.state_dict()), rtol=tolerance, atol=tolerance
-        )
-        torch.testing.assert_close(
-            loaded.start([[1, 2]])[0], model.start([[1, 2]])[0], rtol=0, atol=20 * tolerance
-        )
+        torch.testing.assert_close(dict(loaded.state_dict()), dict(model.state_dict()), rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(loaded.start([[1, 2]])[0], model.start([[1, 2]])[0], rtol=0, atol=20 * tolerance)
 
 
 def test_broken_weights_are_one_clear_line_and_a_failed_write_leaves_nothing(

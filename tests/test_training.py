@@ -23,7 +23,7 @@ from bibs.evaluation.nll import evaluate_likelihood
 from bibs.models import storage
 from bibs.models.directory import load_pair
 from bibs.text import Vocabulary
-from bibs.training import FeatureFiles, Report, Sources, TrainingSettings, train
+from bibs.training import FeatureFiles, Report, Sources, TrainingSettings, load_nade, train, train_nade
 from bibs.training import loop as training_loop
 from bibs.training.batches import epoch_batches, make_batch
 from bibs.training.corpus import read_corpus
@@ -123,6 +123,24 @@ def test_a_run_stopped_at_any_steps_ends_with_the_same_weights_to_the_last_bit(
     assert same(whole.best, broken.best)
 
 
+def test_a_weight_that_no_batch_has_used_yet_survives_a_kill(sources: Sources, tmp_path: Path) -> None:
+    # Without text and without withheld pictures the learnt "no picture" input has no gradient.
+    pictured = replace(sources, texts=())
+    settings = replace(SETTINGS, picture_dropout=0.0, epochs=2)
+    whole = make_run(pictured, tmp_path / "whole", settings)
+    train_direction(whole, features_of(sources))
+    broken = make_run(pictured, tmp_path / "broken", settings)
+
+    def kill(report: Report) -> None:
+        if report.step == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train_direction(broken, features_of(sources), kill)
+    train_direction(broken, features_of(sources))
+    assert same(whole.checkpoint, broken.checkpoint)
+
+
 @pytest.mark.parametrize("call", [1, 2, 5, 13])
 def test_a_kill_in_the_middle_of_a_write_loses_nothing(
     sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
@@ -158,7 +176,15 @@ def test_kill_9_of_the_command_loses_nothing(sources: Sources, tmp_path: Path) -
     train(sources, settings, tmp_path / "whole", in_parallel=False)
 
     output = tmp_path / "killed"
-    command = [sys.executable, "-m", "bibs.cli.train", *arguments.split(), "--output", str(output)]
+    command = [
+        sys.executable,
+        "-c",
+        "from bibs.cli import main; main()",
+        "train",
+        *arguments.split(),
+        "--output",
+        str(output),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 100
     while time.monotonic() < deadline and process.poll() is None:
@@ -436,3 +462,24 @@ def test_a_damaged_model_directory_is_one_line(
 def test_a_wrong_setting_is_named(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"`{field}`"):
         replace(SETTINGS, **{field: value})  # type: ignore[arg-type]
+
+
+def test_a_nade_trains_on_the_same_data_and_is_as_deaf_to_kills(sources: Sources, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, cutoffs=(), epochs=2)
+    whole = train_nade(sources, settings, tmp_path / "whole", missing=0.4)
+    assert whole.val_losses[-1] < whole.val_losses[0]
+
+    def kill(report: Report) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        train_nade(sources, settings, tmp_path / "killed", missing=0.4, checkpoint_seconds=0.0, report=kill)
+    train_nade(sources, settings, tmp_path / "killed", missing=0.4, resume=True)
+    assert same(tmp_path / "whole" / "nade.safetensors", tmp_path / "killed" / "nade.safetensors")
+    model = load_nade(tmp_path / "whole")
+    words = Vocabulary.load(tmp_path / "whole" / "vocabulary.txt")
+    template = [words.start, *words.encode(["a"]), None, None, words.end]
+    fills = model.fill([template], [features_of(sources)[0]], num_samples=3, banned=[0, 1, 2])[0]
+    assert all(fill.tokens[:2] == tuple(template[:2]) for fill in fills)
+    with pytest.raises(ValueError, match=r"another run: missing 0\.2"):
+        train_nade(sources, settings, tmp_path / "killed", missing=0.2, resume=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bibs.training import FeatureFiles, Report, Sources, TrainingResult, TrainingSettings
+from bibs.training import FeatureFiles, Report, Sources, TrainingResult, TrainingSettings, train_nade
 from bibs.training import train as run_training
 
 PLAIN_SECONDS = 30.0
@@ -50,6 +51,9 @@ def train(
     seed: Annotated[int, typer.Option(help="Decides everything that is left to chance.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoints in the output.")] = False,
     checkpoint_every: Annotated[float, typer.Option(help="Minutes between checkpoints.")] = 2.0,
+    missing: Annotated[
+        float | None, typer.Option(help="Train a NADE with this share of missing words, instead of a pair.")
+    ] = None,
     parallel: Annotated[bool, typer.Option(help="Train both directions at once, in two processes.")] = True,
 ) -> None:
     """Train a left-to-right and a right-to-left captioner and write them as a model directory.
@@ -80,6 +84,19 @@ def train(
         min_count=min_count,
         allow_missing_features=allow_missing_features,
     )
+    if missing is not None:
+        with progress_display(settings.epochs, ("nade",)) as report:
+            losses = train_nade(
+                sources,
+                replace(settings, cutoffs=()),
+                output,
+                missing=missing,
+                resume=resume,
+                checkpoint_seconds=checkpoint_every * 60,
+                report=report,
+            ).val_losses
+        print(f"val loss {min(losses):.4f} nats a missing word; written to {output}")
+        return
     with progress_display(settings.epochs) as report:
         result = run_training(
             sources,
@@ -107,7 +124,7 @@ def _arguments() -> list[str]:
 
 
 @contextmanager
-def progress_display(epochs: int) -> Iterator[Callable[[Report], None]]:
+def progress_display(epochs: int, names: Sequence[str] = ("forward", "backward")) -> Iterator[Callable[[Report], None]]:
     """Bars with an ETA on a terminal, a line from time to time in a pipe."""
     if not sys.stderr.isatty():
         yield _plain_lines(epochs)
@@ -120,7 +137,7 @@ def progress_display(epochs: int) -> Iterator[Callable[[Report], None]]:
         TextColumn("{task.fields[state]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks = {name: bars.add_task(name, total=None, state="") for name in ("forward", "backward")}
+        tasks = {name: bars.add_task(name, total=None, state="") for name in names}
 
         def show(report: Report) -> None:
             task = tasks[report.direction]

@@ -36,8 +36,7 @@ class PreparedLayer:
 
 def prepare_layer(network: nn.RNNBase, layer: int, cell: str) -> PreparedLayer:
     input_weight, state_weight, input_bias, state_bias = (
-        getattr(network, f"{name}_l{layer}").detach()
-        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        getattr(network, f"{name}_l{layer}").detach() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
     early = state_bias.clone()  # the part of the state's bias that may be added before the gates
     if cell == "gru":

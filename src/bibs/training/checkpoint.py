@@ -58,8 +58,8 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     model.load_state_dict(weights)
     moments = [_part(tensors, moment) for moment in MOMENTS]
     state: dict[int, dict[str, Tensor]] = {}
-    if moments[0]:
-        for index, (name, _) in enumerate(model.named_parameters()):
+    for index, (name, _) in enumerate(model.named_parameters()):
+        if name in moments[0]:  # a weight that no batch has used yet has no moments
             state[index] = {moment: part[name] for moment, part in zip(MOMENTS, moments, strict=True)}
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     return progress

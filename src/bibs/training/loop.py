@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import nn
 
 from bibs.data import Features
+from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import save_tensors
 from bibs.training.batches import epoch_batches, evaluation_batches, make_batch, steps_per_epoch
@@ -25,6 +27,8 @@ from bibs.training.corpus import Captions
 from bibs.training.settings import TrainingSettings
 
 DIRECTIONS = ("forward", "backward")
+
+Trainable: TypeAlias = RecurrentModel | NADE
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Run:
-    """One direction's share of a training command."""
+    """One network's share of a training command: a direction of a pair, or a NADE."""
 
     direction: str
     settings: TrainingSettings
@@ -50,6 +54,7 @@ class Run:
     val: Captions
     folder: Path
     name: str  # fingerprints of settings, vocabulary and captions: a checkpoint of another name is refused
+    missing: float | None = None  # the share of missing words, for a NADE instead of one direction
     checkpoint_seconds: float = 120.0
     report_seconds: float = 5.0
 
@@ -73,13 +78,16 @@ class Run:
     def total_steps(self) -> int:
         return self.steps_per_epoch * self.settings.epochs
 
+    def new_model(self) -> Trainable:
+        return RecurrentModel(self.config) if self.missing is None else NADE(self.config, missing=self.missing)
+
 
 def train_direction(
     run: Run, features: Features | None, report: Callable[[Report], None] = lambda report: None
 ) -> Progress:
     """Train to the end, from the checkpoint where there is one. The best weights are left in `run.best`."""
     torch.manual_seed(run.settings.seed)
-    model = RecurrentModel(run.config)
+    model = run.new_model()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=run.settings.learning_rate, weight_decay=run.settings.weight_decay, fused=True
     )
@@ -114,7 +122,7 @@ def _check_same_run(name: str, run: Run) -> None:
 
 def _train_step(
     run: Run,
-    model: RecurrentModel,
+    model: Trainable,
     optimizer: torch.optim.Optimizer,
     step: int,
     rows: np.ndarray[tuple[int], np.dtype[np.int64]],
@@ -145,7 +153,7 @@ def _train_step(
     return value, count
 
 
-def _end_epoch(run: Run, model: RecurrentModel, progress: Progress, features: Features | None) -> Progress:
+def _end_epoch(run: Run, model: Trainable, progress: Progress, features: Features | None) -> Progress:
     """Validate; keep the weights if they are the best so far; decide whether to go on."""
     loss = mean_loss(model, run.val, reverse=run.reverse, features=features)
     losses = (*progress.val_losses, loss)
@@ -158,7 +166,7 @@ def _end_epoch(run: Run, model: RecurrentModel, progress: Progress, features: Fe
 
 
 @torch.no_grad()
-def mean_loss(model: RecurrentModel, captions: Captions, *, reverse: bool, features: Features | None) -> float:
+def mean_loss(model: Trainable, captions: Captions, *, reverse: bool, features: Features | None) -> float:
     """The mean negative log probability of a token; without `features`, of captions without their pictures."""
     model.eval()
     totals, counts = 0.0, 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bibs.data import Features
 from bibs.models.directory import CONFIG, MODEL_CARD, VOCABULARY, save_pair
 from bibs.models.recurrent import RecurrentModel
 from bibs.models.storage import write_atomically
@@ -29,6 +30,15 @@ class Sources:
     features: FeatureFiles | None = None
     min_count: int = 5
     allow_missing_features: bool = False
+
+    def read(self, features: Features | None) -> Corpus:
+        return read_corpus(
+            self.data,
+            self.texts,
+            features=features,
+            min_count=self.min_count,
+            allow_missing_features=self.allow_missing_features,
+        )
 
 
 @dataclass(frozen=True)
@@ -67,17 +77,11 @@ def train(
 
     What is needed to go on after a kill is kept in `output/training`. `command` is quoted in the model card.
     """
-    _prepare_output(output, resume)
+    prepare_output(output, resume)
     features = sources.features.load() if sources.features else None
-    corpus = read_corpus(
-        sources.data,
-        sources.texts,
-        features=features,
-        min_count=sources.min_count,
-        allow_missing_features=sources.allow_missing_features,
-    )
+    corpus = sources.read(features)
     forward, backward = (
-        _make_run(direction, corpus, settings, features.size if features else 0, output, checkpoint_seconds)
+        make_run(direction, corpus, settings, features.size if features else 0, output, checkpoint_seconds)
         for direction in DIRECTIONS
     )
     progresses = train_pair((forward, backward), sources.features, report, in_parallel=in_parallel)
@@ -93,7 +97,7 @@ def train(
     return result
 
 
-def _prepare_output(output: Path, resume: bool) -> None:
+def prepare_output(output: Path, resume: bool) -> None:
     folder = output / CHECKPOINTS
     if not resume and ((output / CONFIG).exists() or any(folder.glob("*.safetensors"))):
         raise ValueError(f"{output} already holds a training run: continue it with --resume, or choose another output")
@@ -107,7 +111,7 @@ def _prepare_output(output: Path, resume: bool) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def _make_run(
+def make_run(
     direction: str,
     corpus: Corpus,
     settings: TrainingSettings,
