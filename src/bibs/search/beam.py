@@ -140,11 +140,12 @@ class Expansion:
 
     log_probs: Tensor  # (n, K, V)
     state: State  # n * K rows
+    owned: bool = False  # whether the search made these tensors itself, and may write into them
 
     def select(self, examples: Tensor) -> Expansion:
         width = self.log_probs.shape[1]
         rows = (examples[:, None] * width + torch.arange(width, device=examples.device)).flatten()
-        return Expansion(self.log_probs[examples], select_rows(self.state, rows))
+        return Expansion(self.log_probs[examples], select_rows(self.state, rows), owned=True)
 
 
 @dataclass(frozen=True)
@@ -225,8 +226,8 @@ def beam_search(
     """Run over the region once, from the near side to the far one.
 
     `messages` are those of a pass in the opposite direction. `previous` is the last pass in this direction: what its
-    partial fills were told is looked up, not computed again. `keep` keeps the expansions for such a look-up, `send`
-    makes messages for the opposite pass.
+    partial fills were told is looked up, not computed again, and that pass is used up. `keep` keeps the expansions for
+    such a look-up, `send` makes messages for the opposite pass.
     """
     device, num_examples, vocab_size = opening.slots.device, len(opening.layouts), opening.model.vocab_size
     counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
@@ -284,9 +285,13 @@ def _choose(
         extended.index_fill_(2, opening.banned, -torch.inf)
     else:
         told = extended.new_zeros(count, vocab_size) if message is None else message
-        place = fixed.clamp(min=0)
-        only = torch.full_like(told, -torch.inf).scatter(1, place, told.gather(1, place))
-        steer = torch.where(fixed != FREE, only, told.index_fill(1, opening.banned, -torch.inf))  # (n, V)
+        steer = told.index_fill(1, opening.banned, -torch.inf)  # (n, V)
+        bound = (fixed[:, 0] != FREE).nonzero().flatten()
+        if len(bound):
+            place = fixed[bound]
+            steer[bound] = steer.new_full((len(bound), vocab_size), -torch.inf).scatter(
+                1, place, told[bound].gather(1, place)
+            )
         extended += steer[:, None]
     ranking, index = choose(extended.flatten(1), min(num_beams, num_parents * vocab_size), slot)
     return index, ranking
@@ -321,8 +326,9 @@ def _advance(
     if not len(stale):
         return old
     log_probs, state = opening.step(tokens[stale], select_rows(expansion.state, rows[stale]), slot)
-    merged = old.log_probs.flatten(0, 1).index_copy(0, stale, log_probs)
-    return Expansion(merged.view(count, width, -1), replace_rows(old.state, stale, state))
+    told = old.log_probs if old.owned else old.log_probs.clone(memory_format=torch.contiguous_format)
+    told.flatten(0, 1).index_copy_(0, stale, log_probs)
+    return Expansion(told, replace_rows(old.state, stale, state), owned=True)
 
 
 def _check_output(name: str, call: str, vocab_size: int, num_rows: int, log_probs: Tensor, state: State) -> None:

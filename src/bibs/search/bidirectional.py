@@ -16,18 +16,21 @@ import torch
 
 from .beam import Pass, beam_search
 from .pair import (
+    Case,
     Fill,
     Memory,
     Pair,
     Proposal,
-    Tokens,
     TracedPass,
+    cases_of,
     finish,
+    merge,
     opposite,
     propose,
-    score_pairs,
+    score_cases,
 )
 from .settings import Direction, Settings
+from .template import Tokens
 
 
 @dataclass
@@ -37,12 +40,13 @@ class _Progress:
     fills: Proposal = field(default_factory=dict)  # of every pass
     latest: Proposal = field(default_factory=dict)  # of the last pass
     passes: list[TracedPass] = field(default_factory=list)
+    rounds: int | None = None  # after which nothing could change any more
 
 
 def search_both_ways(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """Bidirectional beam search over one batch."""
-    results: list[list[Fill]] = [[] for _ in range(len(pair))]
     progress = [_Progress() for _ in range(len(pair))]
+    cases: dict[int, Case] = {}  # of the examples that have left
     active = list(range(len(pair)))  # which example each row of `pair` is
     memory = Memory()
     direction = settings.start
@@ -57,54 +61,53 @@ def search_both_ways(pair: Pair, settings: Settings) -> list[list[Fill]]:
             keep=settings.lookup,
         )
         memory = memory.after(direction, latest)
-        _note([progress[example] for example in active], pair, direction, latest, settings.trace)
-        leaves = latest.settled if number < last else torch.ones_like(latest.settled)
-        leaving, staying = leaves.nonzero().flatten(), (~leaves).nonzero().flatten()
-        if len(leaving):
-            examples = [active[row] for row in leaving.tolist()]
-            fills = _answer(pair.select(leaving), [progress[e] for e in examples], memory.select(leaving), settings)
-            for example, found in zip(examples, fills, strict=True):
-                results[example] = [replace(fill, rounds=(number + 1) // 2) for fill in found]
-            if not len(staying):
+        _note([progress[example] for example in active], pair, direction, latest, number, settings.trace)
+        done = [progress[example].rounds is not None for example in active]
+        if number == last or sum(done) > len(active) / 2:  # what stays is copied, so a few that are done stay aboard
+            for row, example in enumerate(active):
+                if done[row] or number == last:
+                    proposal = progress[example].fills if settings.rescore else progress[example].latest
+                    cases[example] = Case(pair, memory, row, proposal)
+            staying = [row for row in range(len(active)) if not done[row]]
+            if number == last or not staying:
                 break
-            pair, memory = pair.select(staying), memory.select(staying)
-            active = [active[row] for row in staying.tolist()]
+            kept = torch.tensor(staying, device=pair.forward.slots.device)
+            pair, memory = pair.select(kept), memory.select(kept)
+            active = [active[row] for row in staying]
         direction = opposite(direction)
-    return results
+    answers = finish([cases[example] for example in sorted(cases)], settings, "sum" if settings.rescore else "own")
+    return [
+        [
+            replace(
+                fill, rounds=settings.num_rounds if noted.rounds is None else noted.rounds, trace=tuple(noted.passes)
+            )
+            for fill in fills
+        ]
+        for fills, noted in zip(answers, progress, strict=True)
+    ]
 
 
-def _note(progress: Sequence[_Progress], pair: Pair, direction: Direction, latest: Pass, trace: bool) -> None:
+def _note(
+    progress: Sequence[_Progress], pair: Pair, direction: Direction, latest: Pass, number: int, trace: bool
+) -> None:
+    """Take down what a pass found for the examples that it could still change."""
     widths = pair[direction].widths.tolist()
     proposals = propose(direction, latest, widths)
-    for noted, proposal in zip(progress, proposals, strict=True):
-        noted.latest = proposal
-        for fill, ranking in proposal.items():
-            noted.fills.setdefault(fill, ranking)
-    if not trace:
-        return
-    tops = [list(proposal)[:1] for proposal in proposals]
-    layouts = pair.forward.layouts
-    frontiers = _frontiers(latest, widths)
-    for noted, layout, top, pairs, seen in zip(
-        progress, layouts, tops, score_pairs(pair, tops), frontiers, strict=True
-    ):
-        for fill, scores in zip(top, pairs, strict=True):
-            ranking = noted.latest[fill]
-            noted.passes.append(TracedPass(direction, layout.fill(fill), sum(scores), ranking, seen))
-
-
-def _answer(pair: Pair, progress: Sequence[_Progress], memory: Memory, settings: Settings) -> list[list[Fill]]:
-    if settings.rescore:
-        proposals = [noted.fills for noted in progress]
-        answers = finish(pair, proposals, settings, rank=lambda f, b: f + b, memory=memory)
-    else:
-        answers = finish(pair, [noted.latest for noted in progress], settings, memory=memory)
-    if settings.trace:
-        answers = [
-            [replace(fill, trace=tuple(noted.passes)) for fill in fills]
-            for fills, noted in zip(answers, progress, strict=True)
-        ]
-    return answers
+    going = [row for row, noted in enumerate(progress) if noted.rounds is None]
+    for row in going:
+        noted = progress[row]
+        noted.latest = proposals[row]
+        merge(noted.fills, proposals[row])
+        if bool(latest.settled[row]):
+            noted.rounds = (number + 1) // 2
+    if trace:
+        tops = [list(proposal)[:1] for proposal in proposals]
+        scores = score_cases(cases_of(pair, Memory(), proposals), tops)
+        frontiers = _frontiers(latest, widths)
+        for row in going:
+            for fill, pairs in zip(tops[row], scores[row], strict=True):
+                tokens, own = pair.forward.layouts[row].fill(fill), proposals[row][fill].own
+                progress[row].passes.append(TracedPass(direction, tokens, sum(pairs), own, frontiers[row]))
 
 
 def _frontiers(latest: Pass, widths: Sequence[int]) -> list[tuple[tuple[tuple[Tokens, float], ...], ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .beam import FREE, beam_search
-from .pair import Fill, Memory, Pair, finish, propose
+from .pair import Fill, Memory, Pair, cases_of, finish, propose
 from .settings import Settings
 
 
@@ -23,5 +23,5 @@ def enumerate_fills(pair: Pair, settings: Settings) -> list[list[Fill]]:
             )
         latest = beam_search(one.forward, num_beams=max(1, allowed**free), send=False)
         proposals = propose("forward", latest, one.forward.widths.tolist())
-        results += finish(one, proposals, settings, rank=lambda f, b: f + b, memory=Memory().after("forward", latest))
+        results += finish(cases_of(one, Memory().after("forward", latest), proposals), settings, "sum")
     return results

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from .beam import FREE, Pass, beam_search, top_k
-from .pair import Fill, Pair, Proposal, finish, opposite, propose
-from .scoring import score_fills
+from .pair import Fill, Memory, Pair, Proposal, Proposed, cases_of, finish, opposite, propose
+from .scoring import Asked, Remembered, score_fills
 from .settings import Direction, Settings
 
 
@@ -78,10 +78,12 @@ def unidirectional_gibbs(pair: Pair, settings: Settings) -> list[list[Fill]]:
             tried = likely.topk(size).indices  # (n, shortlist)
             variants = chains.fills[going, None].repeat(1, size, 1)  # (n, shortlist, W)
             variants[:, :, slot] = tried
-            groups: list[list[tuple[int, ...]]] = [[] for _ in chains.owners]
-            for chain, rows in zip(going.tolist(), variants.tolist(), strict=True):
-                groups[chain] = [tuple(row[: int(opening.widths[chain])]) for row in rows]
-            scores = torch.tensor([group for group in score_fills(opening, groups) if group])  # (n, shortlist)
+            asked = [
+                Asked(0, chain, tuple(row[: int(opening.widths[chain])]))
+                for chain, rows in zip(going.tolist(), variants.tolist(), strict=True)
+                for row in rows
+            ]
+            scores = torch.tensor(score_fills([Remembered(opening, None)], asked)).view(len(going), size)
             barred = torch.isin(tried, opening.banned)
             scores = scores.to(opening.log_probs).masked_fill(barred, -torch.inf)
             picked = _draw(scores, draws[going, sweep, slot])
@@ -124,10 +126,10 @@ class _Chains:
         widths = self.pair.forward.widths.tolist()
         for owner, fill, width, wanted in zip(self.owners, self.fills.tolist(), widths, which.tolist(), strict=True):
             if wanted:
-                self.proposals[owner].setdefault(tuple(fill[:width]), 0.0)
+                self.proposals[owner].setdefault(tuple(fill[:width]), Proposed())
 
     def finish(self, settings: Settings) -> list[list[Fill]]:
-        return finish(self.base, self.proposals, settings, rank=lambda f, b: f + b)
+        return finish(cases_of(self.base, Memory(), self.proposals), settings, "sum")
 
 
 def _start(pair: Pair, settings: Settings, direction: Direction, num_chains: int) -> _Chains:
@@ -141,7 +143,7 @@ def _start(pair: Pair, settings: Settings, direction: Direction, num_chains: int
     device = opening.slots.device
     chains = pair.select(torch.tensor(owners, dtype=torch.long, device=device))
     fills = torch.tensor(padded, dtype=torch.long, device=device).reshape(len(owners), max(widths))
-    proposals: list[Proposal] = [dict.fromkeys(fills, 0.0) for fills in beams]
+    proposals: list[Proposal] = [dict.fromkeys(fills, Proposed()) for fills in beams]
     return _Chains(pair, chains, owners, ranks, fills, proposals)
 
 

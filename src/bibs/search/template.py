@@ -23,6 +23,7 @@ class Gap:
             raise ValueError(f"a gap must have 0 <= minimum <= maximum and 1 <= maximum, but is {self}")
 
 
+Tokens: TypeAlias = tuple[int, ...]
 Slots: TypeAlias = Sequence[int | None]
 Template: TypeAlias = Sequence[int | Gap | None]
 

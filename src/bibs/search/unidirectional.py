@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .beam import beam_search
-from .pair import Fill, Memory, Pair, finish, propose
+from .pair import DIRECTIONS, Case, Fill, Memory, Pair, cases_of, finish, merge, propose
 from .settings import Direction, Settings
 
 
@@ -19,30 +19,27 @@ def search_backward(pair: Pair, settings: Settings) -> list[list[Fill]]:
 
 def search_rerank_max(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """URNN-f+b: the beams of both directions, ranked by the larger of the two whole-sequence scores."""
-    proposals, memory = _both(pair, settings)
-    return finish(pair, proposals, settings, rank=max, memory=memory)
+    return finish(_both(pair, settings), settings, "max")
 
 
 def search_rerank_sum(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """BiRNN-f+b: the beams of both directions, ranked by the sum of the two whole-sequence scores."""
-    proposals, memory = _both(pair, settings)
-    return finish(pair, proposals, settings, rank=lambda f, b: f + b, memory=memory)
+    return finish(_both(pair, settings), settings, "sum")
 
 
 def _search_one_way(pair: Pair, settings: Settings, direction: Direction) -> list[list[Fill]]:
     opening = pair[direction]
     latest = beam_search(opening, num_beams=settings.num_beams, send=False)
     proposals = propose(direction, latest, opening.widths.tolist())
-    return finish(pair, proposals, settings, memory=Memory().after(direction, latest))
+    return finish(cases_of(pair, Memory().after(direction, latest), proposals), settings, "own")
 
 
-def _both(pair: Pair, settings: Settings) -> tuple[list[dict[tuple[int, ...], float]], Memory]:
-    memory = Memory(*(beam_search(pair[d], num_beams=settings.num_beams, send=False) for d in ("forward", "backward")))
+def _both(pair: Pair, settings: Settings) -> list[Case]:
+    memory = Memory(*(beam_search(pair[d], num_beams=settings.num_beams, send=False) for d in DIRECTIONS))
     assert memory.forward is not None
     assert memory.backward is not None
     widths = pair.forward.widths.tolist()
-    forward, backward = (
-        propose("forward", memory.forward, widths),
-        propose("backward", memory.backward, widths),
-    )
-    return [{**f, **b} for f, b in zip(forward, backward, strict=True)], memory
+    proposals = propose("forward", memory.forward, widths)
+    for proposal, more in zip(proposals, propose("backward", memory.backward, widths), strict=True):
+        merge(proposal, more)
+    return cases_of(pair, memory, proposals)
