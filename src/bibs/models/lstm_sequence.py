@@ -47,7 +47,7 @@ class _LSTMSequence(torch.autograd.Function):
         return hidden[1:]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_hidden: Tensor) -> tuple[Tensor, None, Tensor]:
         gates, hidden, memory, squashed, index, state_weight = ctx.saved_tensors
         places, _, size = squashed.shape

@@ -13,6 +13,7 @@ search sees is exact and normalised over all V words either way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -80,8 +81,8 @@ class PreparedAdaptive:
         self.head = output.head.weight.detach().t().contiguous()  # (H, shortlist + clusters)
         self.bias = output.head.bias.detach()
         self.tails = [
-            tuple(layer.weight.detach().t().contiguous() for layer in tail)  # (H, D_k), (D_k, V_k)
-            for tail in output.tail
+            tuple(cast(nn.Linear, layer).weight.detach().t().contiguous() for layer in cast(nn.Sequential, tail))
+            for tail in output.tail  # (H, D_k), (D_k, V_k)
         ]
 
     def log_probs(self, hidden: Tensor) -> Tensor:  # (R, H) -> (R, V)
