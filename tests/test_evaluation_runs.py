@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bibs.data import Features
 from bibs.evaluation import captions as captions_module
@@ -19,9 +21,14 @@ from bibs.evaluation.completions import Completion
 from bibs.evaluation.meteor import NoMeteorError
 from bibs.evaluation.methods import Answer, Method, PairFiller, load_models, parse_methods
 from bibs.evaluation.metrics import METRICS
+from bibs.evaluation.nade import NadeFiller
 from bibs.evaluation.outputs import Finished
 from bibs.evaluation.runs import Cell, Run
 from bibs.evaluation.tasks import Example
+from bibs.models.nade import NADE
+from bibs.models.recurrent import RecurrentConfig
+from bibs.models.storage import save_json
+from bibs.text import Vocabulary
 from tiny_captions import SIZE, make_home
 
 pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install 'bibs[eval]'")
@@ -253,3 +260,27 @@ def test_unknown_lengths_keep_the_context_and_score_what_they_return(home: Path,
 def test_cells_have_distinct_names() -> None:
     names = {Cell("captions", "test", removed, "known", ()).name for removed in (25, 50, None)}
     assert names == {"captions/test/25/known", "captions/test/50/known", "captions/test/known"}
+
+
+def test_nade_stands_beside_the_searches_and_is_scored_by_the_pair(home: Path, tmp_path: Path) -> None:
+    vocabulary = Vocabulary.load(home / "model" / "vocabulary.txt")
+    config = RecurrentConfig(len(vocabulary), hidden_size=8, embedding_size=8, condition_size=SIZE)
+    torch.manual_seed(1)
+    NADE(config).save(tmp_path / "nade.safetensors", dtype=None)
+    save_json(tmp_path / "config.json", {"nade": asdict(config), "missing": 0.5})
+    vocabulary.save(tmp_path / "vocabulary.txt")
+    pair = PairFiller(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"))
+    filler = NadeFiller.load(tmp_path, pair)
+    examples = [
+        Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",)),
+        Example(2, 2, "", ("a",), ("cat",), ("in",)),
+    ]
+    answers = filler(Method("nade", 4), examples, "known")
+    assert [len(answer.words) for answer in answers] == [2, 1]
+    scored = pair.score(examples, [answer.words for answer in answers])
+    assert [each.score for each in scored] == pytest.approx([answer.score for answer in answers], abs=1e-4)
+    with pytest.raises(ValueError, match="`lengths` must be known for nade"):
+        CaptionSettings(methods="all", lengths=("known", "paper")).parsed_methods(("nade",))
+    Vocabulary(["other"]).save(tmp_path / "vocabulary.txt")
+    with pytest.raises(ValueError, match="`nade` must have the vocabulary of `model`"):
+        NadeFiller.load(tmp_path, pair)

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from bibs.cli.eval_captions import captions
 from bibs.cli.eval_convergence import convergence
+from bibs.cli.eval_madlibs import madlibs, madlibs_captions
 from bibs.data import Features
 from bibs.evaluation.nll import Likelihood, evaluate_likelihood
 
@@ -76,3 +77,5 @@ def show_likelihood(result: Likelihood) -> None:
 
 app.command()(captions)
 app.command()(convergence)
+app.command()(madlibs)
+app.command()(madlibs_captions)

@@ -32,6 +32,9 @@ def captions(
     seed: Annotated[int, typer.Option(help="Draws the captions, the samplers' tokens and the resamples.")] = 0,
     num_beams: Annotated[int, typer.Option(help="Beams of every method.")] = 5,
     num_rounds: Annotated[int, typer.Option(help="Rounds of BiBS and the samplers.")] = 4,
+    nade: Annotated[
+        Path | None, typer.Option(help="A directory that `bibs train --missing` wrote: adds NADE to the methods.")
+    ] = None,
     images: Annotated[Path | None, typer.Option(help="The folder of the pictures, to show some in the report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of a table.")] = False,
 ) -> None:
@@ -57,6 +60,7 @@ def captions(
             model=model,
             output=output,
             features=vectors,
+            nade=nade,
             images=images,
             settings=settings,
             progress=progress,

@@ -11,7 +11,9 @@ from typing import Any
 from bibs.data import CaptionedImage, Features, read_captions
 from bibs.evaluation.completions import Completion, completing
 from bibs.evaluation.methods import (
+    KNOWN,
     LENGTHS,
+    Fillers,
     Method,
     PairFiller,
     check_features,
@@ -19,6 +21,7 @@ from bibs.evaluation.methods import (
     load_models,
     parse_methods,
 )
+from bibs.evaluation.nade import NadeFiller
 from bibs.evaluation.outputs import CAPTIONS, Finished, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
@@ -49,8 +52,12 @@ class CaptionSettings:
         if self.num_rounds < 0:
             raise ValueError(f"`num_rounds` must be at least 0, but is {self.num_rounds}")
 
-    def parsed_methods(self) -> tuple[Method, ...]:
-        return parse_methods(self.methods, num_beams=self.num_beams)
+    def parsed_methods(self, more: Sequence[str] = ()) -> tuple[Method, ...]:
+        """`more` can be had besides the searches."""
+        methods = parse_methods(self.methods, num_beams=self.num_beams, more=more)
+        if any(method.name == "nade" for method in methods) and set(self.lengths) != {KNOWN}:
+            raise ValueError(f"`lengths` must be {KNOWN} for nade, but are {', '.join(self.lengths)}")
+        return methods
 
 
 def evaluate_captions(
@@ -59,6 +66,7 @@ def evaluate_captions(
     model: Path,
     output: Path,
     features: Features | None = None,
+    nade: Path | None = None,
     images: Path | None = None,
     settings: CaptionSettings,
     progress: Progress | None = None,
@@ -67,11 +75,13 @@ def evaluate_captions(
 
     What an earlier, interrupted run of the same settings filled is not filled again.
     """
-    methods = settings.parsed_methods()
+    methods = settings.parsed_methods(("nade",) if nade else ())
     cells, notes = caption_cells(data, settings)
     if features is not None:
         check_features(features, [example for cell in cells for example in cell.examples])
     forward, backward, vocabulary = load_models(model)
+    pair = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed)
+    missing = NadeFiller.load(nade, pair) if nade else None
     told = {
         "task": "captions",
         **asdict(settings),
@@ -79,9 +89,10 @@ def evaluate_captions(
         "data": fingerprint_examples(cells),
         "features": None if features is None else fingerprint_features(features, cells),
         "model": fingerprint_model(model),
+        "nade": missing.fingerprint() if missing else None,
     }
     run = Run(output, told, Completion)
-    filler = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed)
+    filler = Fillers(pair, {"nade": missing} if missing else {})
     run.work_through(cells, methods, completing(filler), progress=progress)
     results = compute_results(run, cells, methods, told, notes=notes, seed=settings.seed, progress=progress)
     finished = Finished(run, tuple(cells), methods, results)

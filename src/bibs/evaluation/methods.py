@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from bibs.data import Features
 from bibs.evaluation.tasks import Example, Words
 from bibs.models.directory import VOCABULARY, load_pair
 from bibs.search import METHODS, Fill, StepModel, fill_templates
-from bibs.search.template import Gap
+from bibs.search.template import Gap, Template
 from bibs.text import Vocabulary
 
 LABELS = {
@@ -119,17 +120,17 @@ class PairFiller:
     def search(
         self, method: Method, examples: Sequence[Example], lengths: str = KNOWN, *, trace: bool = False
     ) -> list[list[Fill]]:
-        templates = [
-            self._template(example, [None] * len(example.blank) if lengths == KNOWN else [Gap()])
-            for example in examples
-        ]
+        templates: Sequence[Template] = self.templates(examples)
+        if lengths != KNOWN:
+            templates = [[*left, Gap(), *right] for left, right in map(self._around, examples)]
         return self._fill(templates, method, examples, lengths, trace)
 
     def score(self, examples: Sequence[Example], fills: Sequence[Words]) -> list[Answer]:
         """The scores of fills that came from elsewhere."""
-        templates = [
-            self._template(example, self.vocabulary.encode(fill)) for example, fill in zip(examples, fills, strict=True)
-        ]
+        templates = []
+        for example, fill in zip(examples, fills, strict=True):
+            left, right = self._around(example)
+            templates.append([*left, *self.vocabulary.encode(fill), *right])
         scored = self._fill(templates, Method("forward", 1), examples, KNOWN, False)
         return [
             Answer(tuple(fill), each.score, each.forward_score, each.backward_score, 0)
@@ -144,34 +145,60 @@ class PairFiller:
         inside = tokens[1 + len(example.before) : len(tokens) - 1 - len(example.after)]
         return tuple(self.vocabulary.decode(inside))
 
-    def _template(self, example: Example, inside: Sequence[int | Gap | None]) -> list[int | Gap | None]:
+    def templates(self, examples: Sequence[Example]) -> list[list[int | None]]:
+        """What `bibs.search` fills: token ids, and None at each free slot."""
+        templates: list[list[int | None]] = []
+        for example in examples:
+            left, right = self._around(example)
+            templates.append([*left, *[None] * len(example.blank), *right])
+        return templates
+
+    def conditions(self, examples: Sequence[Example]) -> Tensor | None:
+        if self.features is None:
+            return None
+        return torch.from_numpy(self.features.rows([example.image_id for example in examples]))  # (n, size)
+
+    @property
+    def banned(self) -> tuple[int, ...]:
+        return self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk
+
+    def _around(self, example: Example) -> tuple[list[int], list[int]]:
+        """The tokens before the blank, from START, and those after it, to END."""
         words = self.vocabulary
-        return [words.start, *words.encode(example.before), *inside, *words.encode(example.after), words.end]
+        return [words.start, *words.encode(example.before)], [*words.encode(example.after), words.end]
 
     def _fill(
         self,
-        templates: Sequence[list[int | Gap | None]],
+        templates: Sequence[Template],
         method: Method,
         examples: Sequence[Example],
         lengths: str,
         trace: bool,
     ) -> list[list[Fill]]:
-        conditions = None
-        if self.features is not None:
-            conditions = torch.from_numpy(self.features.rows([example.image_id for example in examples]))
         return fill_templates(
             self.forward,
             self.backward,
             templates,
             method=method.name,
-            conditions=conditions,
-            banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk),
+            conditions=self.conditions(examples),
+            banned=self.banned,
             num_beams=method.num_beams,
             num_rounds=self.num_rounds,
             lengths="paper" if lengths == "paper" else "unknown",
             trace=trace,
             seed=self.seed,
         )
+
+
+@dataclass(frozen=True)
+class Fillers:
+    """Every method by the filler that does it; whatever is not named, the pair does."""
+
+    pair: PairFiller
+    others: Mapping[str, Filler]
+
+    def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
+        return self.others.get(method.name, self.pair)(method, examples, lengths)
 
 
 def load_models(directory: Path) -> tuple[StepModel, StepModel, Vocabulary]:

@@ -64,13 +64,10 @@ CAPTIONS = Layout(
 
 MADLIBS = Layout(
     title="Visual Madlibs",
-    lead="Each method fills the blank of a sentence about the picture. Bleu is of the whole sentence, against the one "
-    "answer that people gave.",
-    main=("Bleu_1", "Bleu_2"),
-    more=(
-        ("The blank alone", ("blank_Bleu_1", "blank_Bleu_2", "exact_match", "token_accuracy")),
-        ("Whole sentence, more metrics", ("CIDEr", "METEOR", "S", "seconds")),
-    ),
+    lead="Each method fills the blank of a sentence about the picture; the answer that people gave is the one "
+    "reference. nCCA retrieves an answer of the training set instead of generating one.",
+    main=("Bleu_1", "Bleu_2", "blank_Bleu_1", "blank_Bleu_2"),
+    more=(("More metrics", ("CIDEr", "METEOR", "exact_match", "token_accuracy", "S", "seconds")),),
 )
 
 

@@ -40,7 +40,7 @@ class Table:
 
 def metric_label(name: str) -> str:
     plain = name.removeprefix("blank_")
-    return METRIC_LABELS.get(plain, plain)
+    return ("blank " if plain != name else "") + METRIC_LABELS.get(plain, plain)
 
 
 def metric_table(results: Results, title: str, metrics: Sequence[str], lengths: str) -> Table:

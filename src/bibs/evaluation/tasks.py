@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bibs.data import CaptionedImage, Madlib
 from bibs.text import tokenize
@@ -125,6 +125,18 @@ def madlibs_examples(madlibs: Iterable[Madlib], *, split: str, seed: int = 0, li
         raise ValueError(f"`limit` must be at most the {len(examples)} Madlibs there are, but is {limit}")
     examples.sort(key=lambda example: (_number(seed, "order", example.key), str(example.key)))
     return Cut(tuple(examples[:limit]), skipped)
+
+
+def split_by_picture(madlibs: Iterable[Madlib]) -> list[Madlib]:
+    """Where a file names one split alone, as the official ones do: 80 % of the pictures train, 10 % val, 10 % test.
+
+    All Madlibs of a picture are in one split. A file with splits of its own is left as it is.
+    """
+    found = list(madlibs)
+    if len({madlib.split for madlib in found}) > 1:
+        return found
+    tenths = ("val", "test", *["train"] * 8)
+    return [replace(madlib, split=tenths[_number(0, "split", madlib.image_id) % 10]) for madlib in found]
 
 
 def _number(seed: int, purpose: str, key: ImageId) -> int:
