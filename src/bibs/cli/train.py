@@ -179,16 +179,3 @@ def show_result(result: TrainingResult, output: Path) -> None:
     console.print(
         f"{result.vocab_size} words, {result.unknown_share:.2%} of the validation tokens unknown; written to {output}"
     )
-
-
-def main() -> None:
-    """`python -m bibs.cli.train`: the command by itself."""
-    try:
-        typer.run(train)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-
-
-if __name__ == "__main__":
-    main()
