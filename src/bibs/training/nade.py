@@ -33,9 +33,9 @@ def train_nade(
 
     Losses are nats a missing word, and not to be compared with those of a pair.
     """
-    prepare_output(output, resume)
     features = sources.features.load() if sources.features else None
     corpus = sources.read(features)
+    prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     size = features.size if features else 0
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)
     run = replace(run, missing=missing, name=f"{run.name}, missing {missing}")

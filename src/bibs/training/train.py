@@ -77,9 +77,9 @@ def train(
 
     What is needed to go on after a kill is kept in `output/training`. `command` is quoted in the model card.
     """
-    prepare_output(output, resume)
     features = sources.features.load() if sources.features else None
     corpus = sources.read(features)
+    prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     forward, backward = (
         make_run(direction, corpus, settings, features.size if features else 0, output, checkpoint_seconds)
         for direction in DIRECTIONS
