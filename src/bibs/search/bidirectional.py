@@ -24,7 +24,6 @@ from .pair import (
     TracedPass,
     cases_of,
     finish,
-    merge,
     opposite,
     propose,
     score_cases,
@@ -97,7 +96,7 @@ def _note(
     for row in going:
         noted = progress[row]
         noted.latest = proposals[row]
-        merge(noted.fills, proposals[row])
+        noted.fills.update(proposals[row])
         if bool(latest.settled[row]):
             noted.rounds = (number + 1) // 2
     if trace:
@@ -106,7 +105,7 @@ def _note(
         frontiers = _frontiers(latest, widths)
         for row in going:
             for fill, pairs in zip(tops[row], scores[row], strict=True):
-                tokens, own = pair.forward.layouts[row].fill(fill), proposals[row][fill].own
+                tokens, own = pair.forward.layouts[row].fill(fill), proposals[row][fill]
                 progress[row].passes.append(TracedPass(direction, tokens, sum(pairs), own, frontiers[row]))
 
 

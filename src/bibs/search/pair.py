@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 import torch
 from torch import Tensor
@@ -86,38 +86,18 @@ class Memory:
         return Memory(*(p and p.select(examples) for p in (self.forward, self.backward)))
 
 
-class Proposed(NamedTuple):
-    """What a method knows of a fill: by what it ranks it, and at most what log probability each model gives it."""
-
-    own: float = 0.0
-    forward: float = 0.0
-    backward: float = 0.0
-
-    def bound(self, direction: Direction) -> float:
-        return self.forward if direction == "forward" else self.backward
-
-
-Proposal: TypeAlias = dict[Tokens, Proposed]
-"""Left-to-right fills of one example's region."""
-
-
-def merge(into: Proposal, proposal: Proposal) -> None:
-    """Add what a later pass proposes; what is known of a fill stays known."""
-    for fill, new in proposal.items():
-        old = into.get(fill, new)
-        into[fill] = Proposed(new.own, min(old.forward, new.forward), min(old.backward, new.backward))
+Proposal: TypeAlias = dict[Tokens, float]
+"""Left-to-right fills of one example's region, each with what the method itself ranks it by."""
 
 
 def propose(direction: Direction, latest: Pass, widths: Sequence[int]) -> list[Proposal]:
     """The live fills of a pass, best first, read from left to right."""
-    tokens, scores, ranking = latest.fills()
+    tokens, _, ranking = latest.fills()
     turn = 1 if direction == "forward" else -1
-    proposals: list[Proposal] = []
-    for rows, sums, values, width in zip(tokens.tolist(), scores.tolist(), ranking.tolist(), widths, strict=True):
-        known = [Proposed(v, s, 0.0) if turn == 1 else Proposed(v, 0.0, s) for v, s in zip(values, sums, strict=True)]
-        live = [(tuple(row[:width][::turn]), one) for row, one in zip(rows, known, strict=True) if one.own > -torch.inf]
-        proposals.append(dict(live))
-    return proposals
+    return [
+        {tuple(row[:width][::turn]): value for row, value in zip(rows, values, strict=True) if value > -torch.inf}
+        for rows, values, width in zip(tokens.tolist(), ranking.tolist(), widths, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -137,9 +117,6 @@ def cases_of(pair: Pair, memory: Memory, proposals: Sequence[Proposal]) -> list[
 Ranking = Literal["own", "sum", "max"]
 """By what the method itself says, or by the sum or the larger of the two whole-sequence scores."""
 
-SLACK = 1e-3
-"""How far rounding may carry a sum of log probabilities."""
-
 
 def score_cases(cases: Sequence[Case], fills: Sequence[Sequence[Tokens]]) -> list[list[tuple[float, float]]]:
     """(forward_score, backward_score) of each fill of each case, exact."""
@@ -148,47 +125,7 @@ def score_cases(cases: Sequence[Case], fills: Sequence[Sequence[Tokens]]) -> lis
     return [[next(pairs) for _ in group] for group in fills]
 
 
-def score_above(
-    cases: Sequence[Case], fills: Sequence[Sequence[Tokens]], floors: Sequence[float]
-) -> list[list[tuple[float, float]]]:
-    """As `score_cases`, but a fill whose sum cannot reach its case's floor is given up, and scores -inf.
-
-    Log probabilities only ever lower a sum. A model whose say on a fill is not known yet goes first.
-    """
-    asked = [(case, fill) for case, group in zip(cases, fills, strict=True) for fill in group]
-    floor = [value - SLACK for value, group in zip(floors, fills, strict=True) for _ in group]
-    best: dict[Direction, list[float]] = {  # what each model may give at most
-        direction: [
-            float(case.pair[direction].scores[case.example]) + case.proposal[fill].bound(direction)
-            for case, fill in asked
-        ]
-        for direction in DIRECTIONS
-    }
-    later = [
-        k for k, (case, fill) in enumerate(asked) if case.proposal[fill].forward < 0 == case.proposal[fill].backward
-    ]
-    sooner = sorted(set(range(len(asked))) - set(later))
-
-    def score(direction: Direction, which: list[int]) -> None:
-        other = best[opposite(direction)]
-        which = [k for k in which if best[direction][k] + other[k] >= floor[k]]
-        found = _score(direction, [asked[k] for k in which], [floor[k] - other[k] for k in which])
-        for k, value in zip(which, found, strict=True):
-            best[direction][k] = value
-
-    score("forward", sooner)
-    score("backward", [*sooner, *later])
-    score("forward", later)
-    sums = (
-        (f, b) if f + b >= least else (-torch.inf, -torch.inf)
-        for f, b, least in zip(best["forward"], best["backward"], floor, strict=True)
-    )
-    return [[next(sums) for _ in group] for group in fills]
-
-
-def _score(
-    direction: Direction, asked: Sequence[tuple[Case, Tokens]], limits: Sequence[float] | None = None
-) -> list[float]:
+def _score(direction: Direction, asked: Sequence[tuple[Case, Tokens]]) -> list[float]:
     places: dict[int, int] = {}
     sources: list[Remembered] = []
     rows = []
@@ -197,44 +134,25 @@ def _score(
         if places.setdefault(id(case.pair), len(sources)) == len(sources):
             sources.append(Remembered(case.pair[direction], case.memory[direction]))
         rows.append(Asked(places[id(case.pair)], case.example, fill[::turn]))
-    return score_fills(sources, rows, limits)
+    return score_fills(sources, rows)
 
 
 def finish(cases: Sequence[Case], settings: Settings, ranking: Ranking) -> list[list[Fill]]:
     """Score what was proposed, sort it, and keep the best."""
     wanted = settings.num_return_sequences
-    leaders = [sorted(case.proposal, key=lambda fill: -case.proposal[fill].own)[:wanted] for case in cases]
-    scored = [
-        dict(zip(group, pairs, strict=True)) for group, pairs in zip(leaders, score_cases(cases, leaders), strict=True)
-    ]
-    if ranking != "own":
-        others = [
-            [fill for fill in case.proposal if fill not in done] for case, done in zip(cases, scored, strict=True)
-        ]
-        floors = [min((sum(pair) for pair in done.values()), default=-torch.inf) for done in scored]
-        found = score_above(cases, others, floors) if ranking == "sum" else score_cases(cases, others)
-        for done, group, pairs in zip(scored, others, found, strict=True):
-            done.update(zip(group, pairs, strict=True))
+    fills = [list(case.proposal) for case in cases]
+    if ranking == "own":
+        fills = [sorted(case.proposal, key=lambda fill: -case.proposal[fill])[:wanted] for case in cases]
     results = []
-    for case, done in zip(cases, scored, strict=True):
+    for case, group, pairs in zip(cases, fills, score_cases(cases, fills), strict=True):
         layout = case.pair.forward.layouts[case.example]
-        fills = [
-            Fill(
-                tokens=layout.fill(fill),
-                score=forward + backward,
-                ranking_score={
-                    "own": case.proposal[fill].own,
-                    "sum": forward + backward,
-                    "max": max(forward, backward),
-                }[ranking],
-                forward_score=forward,
-                backward_score=backward,
-            )
-            for fill, (forward, backward) in done.items()
-        ]
-        fills.sort(key=lambda fill: -fill.ranking_score)
+        found = []
+        for fill, (forward, backward) in zip(group, pairs, strict=True):
+            by = {"own": case.proposal[fill], "sum": forward + backward, "max": max(forward, backward)}
+            found.append(Fill(layout.fill(fill), forward + backward, by[ranking], forward, backward))
+        found.sort(key=lambda fill: -fill.ranking_score)
         # A template without a blank always comes back, even where a model thinks it impossible.
-        results.append([fill for fill in fills if fill.ranking_score > -torch.inf or not layout.region][:wanted])
+        results.append([fill for fill in found if fill.ranking_score > -torch.inf or not layout.region][:wanted])
     return results
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .beam import FREE, Pass, beam_search, top_k
-from .pair import Fill, Memory, Pair, Proposal, Proposed, cases_of, finish, opposite, propose
+from .pair import Fill, Memory, Pair, Proposal, cases_of, finish, opposite, propose
 from .scoring import Asked, Remembered, score_fills
 from .settings import Direction, Settings
 
@@ -126,7 +126,7 @@ class _Chains:
         widths = self.pair.forward.widths.tolist()
         for owner, fill, width, wanted in zip(self.owners, self.fills.tolist(), widths, which.tolist(), strict=True):
             if wanted:
-                self.proposals[owner].setdefault(tuple(fill[:width]), Proposed())
+                self.proposals[owner].setdefault(tuple(fill[:width]), 0.0)
 
     def finish(self, settings: Settings) -> list[list[Fill]]:
         return finish(cases_of(self.base, Memory(), self.proposals), settings, "sum")
@@ -143,7 +143,7 @@ def _start(pair: Pair, settings: Settings, direction: Direction, num_chains: int
     device = opening.slots.device
     chains = pair.select(torch.tensor(owners, dtype=torch.long, device=device))
     fills = torch.tensor(padded, dtype=torch.long, device=device).reshape(len(owners), max(widths))
-    proposals: list[Proposal] = [dict.fromkeys(fills, Proposed()) for fills in beams]
+    proposals: list[Proposal] = [dict.fromkeys(fills, 0.0) for fills in beams]
     return _Chains(pair, chains, owners, ranks, fills, proposals)
 
 

@@ -70,26 +70,20 @@ class _Node(NamedTuple):
     row: int
 
 
-def score_fills(
-    sources: Sequence[Remembered], asked: Sequence[Asked], limits: Sequence[float] | None = None
-) -> list[float]:
-    """The whole-sequence score of each fill. All sources are of one model and one batch of contexts.
-
-    A sequence whose sum falls below its limit is given up, and scores -inf.
-    """
+def score_fills(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[float]:
+    """The whole-sequence score of each fill. All sources are of one model and one batch of contexts."""
     if not asked:
         return []
     chunk = max(1, MAX_VALUES // sources[0].opening.model.vocab_size)
-    limits = limits or [-torch.inf] * len(asked)
     scores: list[float] = []
     for begin in range(0, len(asked), chunk):
-        scores += _score_chunk(sources, asked[begin : begin + chunk], limits[begin : begin + chunk])
+        scores += _score_chunk(sources, asked[begin : begin + chunk])
     return scores
 
 
-def _score_chunk(sources: Sequence[Remembered], asked: Sequence[Asked], limits: Sequence[float]) -> list[float]:
+def _score_chunk(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[float]:
     sequences = [(*one.fill, *sources[one.source].opening.layouts[one.example].rest) for one in asked]
-    results = [-torch.inf] * len(asked)
+    results = [0.0] * len(asked)
     roots: dict[_Node, int] = {}
     at = [roots.setdefault(_Node(one.source, one.example), len(roots)) for one in asked]  # the node each stands at
     nodes = list(roots)
@@ -100,7 +94,7 @@ def _score_chunk(sources: Sequence[Remembered], asked: Sequence[Asked], limits: 
         sums = totals.tolist()
         for row in [row for row in going if len(sequences[row]) == depth]:
             results[row] = sums[at[row]]
-        going = [row for row in going if len(sequences[row]) > depth and sums[at[row]] >= limits[row]]
+        going = [row for row in going if len(sequences[row]) > depth]
         if not going:
             break
         edges: dict[tuple[int, int], int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .beam import beam_search
-from .pair import DIRECTIONS, Case, Fill, Memory, Pair, cases_of, finish, merge, propose
+from .pair import DIRECTIONS, Case, Fill, Memory, Pair, cases_of, finish, propose
 from .settings import Direction, Settings
 
 
@@ -39,7 +39,7 @@ def _both(pair: Pair, settings: Settings) -> list[Case]:
     assert memory.forward is not None
     assert memory.backward is not None
     widths = pair.forward.widths.tolist()
-    proposals = propose("forward", memory.forward, widths)
-    for proposal, more in zip(proposals, propose("backward", memory.backward, widths), strict=True):
-        merge(proposal, more)
-    return cases_of(pair, memory, proposals)
+    beams = (
+        propose(d, latest, widths) for d, latest in zip(DIRECTIONS, (memory.forward, memory.backward), strict=True)
+    )
+    return cases_of(pair, memory, [{**forward, **backward} for forward, backward in zip(*beams, strict=True)])
