@@ -52,11 +52,16 @@ def no_java() -> Iterator[None]:
         yield
 
 
-def evaluate(home: Path, output: Path, *, with_features: bool = True, **changes: object) -> Finished:
+def evaluate(home: Path, output: Path, *, with_features: bool = True, workers: int = 1, **changes: object) -> Finished:
     settings = CaptionSettings(**{"methods": "forward,backward,bibs,bibs@2", "num_rounds": 1, **changes})  # type: ignore[arg-type]
     features = Features.load(home / "features.npy", home / "ids.json") if with_features else None
     return evaluate_captions(
-        data=home / "data.json", model=home / "model", output=output, features=features, settings=settings
+        data=home / "data.json",
+        model=home / "model",
+        output=output,
+        features=features,
+        settings=settings,
+        workers=workers,
     )
 
 
@@ -161,6 +166,16 @@ def test_a_killed_run_goes_on_to_the_same_completions(
         assert completion.fill == finished.run.records[key].fill
     for row, expected in zip(again.results.rows, finished.results.rows, strict=True):
         assert row["CIDEr_ci"] == pytest.approx(expected["CIDEr_ci"])
+
+
+def test_two_processes_fill_what_one_fills(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: Finished
+) -> None:
+    monkeypatch.setattr(captions_module, "write_outputs", lambda *_, **__: None)
+    again = evaluate(home, tmp_path / "run", workers=2)
+    assert {key: record.fill for key, record in again.run.records.items()} == {
+        key: record.fill for key, record in finished.run.records.items()
+    }
 
 
 def test_a_finished_run_fills_nothing_again(home: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bibs.cli.eval_display import parse_numbers, progress_bars, show_results
+from bibs.cli.eval_display import count_cores, parse_numbers, progress_bars, show_results
 from bibs.data import Features
 from bibs.evaluation.captions import CaptionSettings, evaluate_captions
 from bibs.evaluation.outputs import CAPTIONS
@@ -35,6 +35,7 @@ def captions(
     nade: Annotated[
         Path | None, typer.Option(help="A directory that `bibs train --missing` wrote: adds NADE to the methods.")
     ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one a core, unless told.")] = None,
     images: Annotated[Path | None, typer.Option(help="The folder of the pictures, to show some in the report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of a table.")] = False,
 ) -> None:
@@ -63,6 +64,7 @@ def captions(
             nade=nade,
             images=images,
             settings=settings,
+            workers=workers or count_cores(),
             progress=progress,
         )
     if as_json:

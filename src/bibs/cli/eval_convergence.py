@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bibs.cli.eval_display import parse_numbers, progress_bars, show_table, show_written
+from bibs.cli.eval_display import count_cores, parse_numbers, progress_bars, show_table, show_written
 from bibs.data import Features
 from bibs.evaluation.captions import CaptionSettings
 from bibs.evaluation.convergence import evaluate_convergence
@@ -27,6 +27,7 @@ def convergence(
     seed: Annotated[int, typer.Option(help="Draws the captions and the resamples.")] = 0,
     num_beams: Annotated[int, typer.Option(help="Beams.")] = 5,
     num_rounds: Annotated[int, typer.Option(help="Rounds; each is a pass either way.")] = 4,
+    workers: Annotated[int | None, typer.Option(help="Processes; one a core, unless told.")] = None,
     images: Annotated[Path | None, typer.Option(help="The folder of the pictures, to show some in the report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of a table.")] = False,
 ) -> None:
@@ -47,7 +48,13 @@ def convergence(
     vectors = Features.load(features, feature_ids) if features else None
     with progress_bars() as progress:
         found = evaluate_convergence(
-            data=data, model=model, output=output, features=vectors, settings=settings, progress=progress
+            data=data,
+            model=model,
+            output=output,
+            features=vectors,
+            settings=settings,
+            workers=workers or count_cores(),
+            progress=progress,
         )
     write_convergence(found, images=images)
     if as_json:

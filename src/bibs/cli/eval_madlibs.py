@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bibs.cli.eval_display import progress_bars, show_results
+from bibs.cli.eval_display import count_cores, progress_bars, show_results
 from bibs.data import Features
 from bibs.evaluation.madlibs import MadlibsSettings, evaluate_madlibs, write_captions
 from bibs.evaluation.outputs import MADLIBS
@@ -34,6 +34,7 @@ def madlibs(
     seed: Annotated[int, typer.Option(help="Draws the order, the samplers' tokens and the resamples.")] = 0,
     num_beams: Annotated[int, typer.Option(help="Beams of every method.")] = 5,
     num_rounds: Annotated[int, typer.Option(help="Rounds of BiBS and the samplers.")] = 4,
+    workers: Annotated[int | None, typer.Option(help="Processes; one a core, unless told.")] = None,
     images: Annotated[Path | None, typer.Option(help="The folder of the pictures, to show some in the report.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of a table.")] = False,
 ) -> None:
@@ -61,6 +62,7 @@ def madlibs(
             box_features=Features.load(box_features, box_feature_ids) if box_features else None,
             images=images,
             settings=settings,
+            workers=workers or count_cores(),
             progress=progress,
         )
     if as_json:

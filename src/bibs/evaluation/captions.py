@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from bibs.data import CaptionedImage, Features, read_captions
-from bibs.evaluation.completions import Completion, completing
+from bibs.evaluation.completions import Completing, Completion
 from bibs.evaluation.methods import (
     KNOWN,
     LENGTHS,
     Fillers,
     Method,
     PairFiller,
-    check_features,
     fingerprint_model,
     load_models,
+    needed_features,
     parse_methods,
 )
 from bibs.evaluation.nade import NadeFiller
@@ -69,6 +69,7 @@ def evaluate_captions(
     nade: Path | None = None,
     images: Path | None = None,
     settings: CaptionSettings,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> Finished:
     """Fill, measure, compare, and write it all to `output`.
@@ -78,7 +79,7 @@ def evaluate_captions(
     methods = settings.parsed_methods(("nade",) if nade else ())
     cells, notes = caption_cells(data, settings)
     if features is not None:
-        check_features(features, [example for cell in cells for example in cell.examples])
+        features = needed_features(features, [example for cell in cells for example in cell.examples])
     forward, backward, vocabulary = load_models(model)
     pair = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed)
     missing = NadeFiller.load(nade, pair) if nade else None
@@ -93,7 +94,7 @@ def evaluate_captions(
     }
     run = Run(output, told, Completion)
     filler = Fillers(pair, {"nade": missing} if missing else {})
-    run.work_through(cells, methods, completing(filler), progress=progress)
+    run.work_through(cells, methods, Completing(filler), workers=workers, progress=progress)
     results = compute_results(run, cells, methods, told, notes=notes, seed=settings.seed, progress=progress)
     finished = Finished(run, tuple(cells), methods, results)
     write_outputs(finished, CAPTIONS, images=images)

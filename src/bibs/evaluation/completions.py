@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bibs.evaluation.methods import Filler, Method
-from bibs.evaluation.runs import Cell, Work
+from bibs.evaluation.runs import Cell
 from bibs.evaluation.tasks import Example, ImageId
 
 
@@ -28,12 +28,15 @@ class Completion:
     seconds: float  # this one's share of the time its slice took
 
 
-def completing(filler: Filler) -> Work[Completion]:
+@dataclass(frozen=True)
+class Completing:
     """Work that fills a slice and notes how long that took."""
 
-    def work(cell: Cell, method: Method, examples: Sequence[Example]) -> list[Completion]:
+    filler: Filler
+
+    def __call__(self, cell: Cell, method: Method, examples: Sequence[Example]) -> list[Completion]:
         began = time.perf_counter()
-        answers = filler(method, examples, cell.lengths)
+        answers = self.filler(method, examples, cell.lengths)
         seconds = (time.perf_counter() - began) / len(examples)
         return [
             Completion(
@@ -53,5 +56,3 @@ def completing(filler: Filler) -> Work[Completion]:
             )
             for example, answer in zip(examples, answers, strict=True)
         ]
-
-    return work

@@ -17,9 +17,9 @@ import numpy as np
 from bibs.data import Features
 from bibs.evaluation.bootstrap import draw_resamples, estimate
 from bibs.evaluation.captions import CaptionSettings, caption_cells, fingerprint_examples, fingerprint_features
-from bibs.evaluation.methods import OURS, Method, PairFiller, check_features, fingerprint_model, load_models
+from bibs.evaluation.methods import OURS, Method, PairFiller, fingerprint_model, load_models, needed_features
 from bibs.evaluation.metrics import mean_measure
-from bibs.evaluation.runs import Cell, Progress, Run, Work
+from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, ImageId
 from bibs.search import Fill, TracedPass
 
@@ -75,12 +75,13 @@ def evaluate_convergence(
     output: Path,
     features: Features | None = None,
     settings: CaptionSettings,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> Convergence:
     """Search with a trace and follow every pass. `settings.methods` is not looked at: only BiBS has passes."""
     cells, notes = caption_cells(data, settings)
     if features is not None:
-        check_features(features, [example for cell in cells for example in cell.examples])
+        features = needed_features(features, [example for cell in cells for example in cell.examples])
     forward, backward, vocabulary = load_models(model)
     method = Method(OURS, settings.num_beams)
     told = {
@@ -93,25 +94,28 @@ def evaluate_convergence(
     }
     run = Run(output, told, Trace)
     filler = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed)
-    run.work_through(cells, [method], tracing(filler), progress=progress)
+    run.work_through(cells, [method], Tracing(filler), workers=workers, progress=progress)
     num_passes = 2 * settings.num_rounds + 1
     rows = [row for cell in cells for row in pass_rows(cell, run.of(cell, method), num_passes, settings.seed)]
     answers = [_answers(cell, run.of(cell, method)) for cell in cells]
     return Convergence(run, tuple(cells), method, told, tuple(rows), tuple(answers), tuple(notes))
 
 
-def tracing(filler: PairFiller) -> Work[Trace]:
-    def work(cell: Cell, method: Method, examples: Sequence[Example]) -> list[Trace]:
+@dataclass(frozen=True)
+class Tracing:
+    """Work that searches a slice with a trace."""
+
+    filler: PairFiller
+
+    def __call__(self, cell: Cell, method: Method, examples: Sequence[Example]) -> list[Trace]:
         began = time.perf_counter()
-        found = filler.search(method, examples, trace=True)
+        found = self.filler.search(method, examples, trace=True)
         seconds = (time.perf_counter() - began) / len(examples)
-        truths = filler.score(examples, [example.blank for example in examples])
+        truths = self.filler.score(examples, [example.blank for example in examples])
         return [
-            _trace(filler, cell, method, example, fills[0], truth.score, seconds)
+            _trace(self.filler, cell, method, example, fills[0], truth.score, seconds)
             for example, fills, truth in zip(examples, found, truths, strict=True)
         ]
-
-    return work
 
 
 def _trace(

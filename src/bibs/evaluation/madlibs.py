@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from bibs.data import Features, Madlib, read_madlibs
 from bibs.evaluation.captions import fingerprint_examples, fingerprint_features
-from bibs.evaluation.completions import Completion, completing
+from bibs.evaluation.completions import Completing, Completion
 from bibs.evaluation.methods import (
     LENGTHS,
     Answer,
     Fillers,
     Method,
     PairFiller,
-    check_features,
     fingerprint_model,
     load_models,
+    needed_features,
     parse_methods,
 )
 from bibs.evaluation.metrics import measure_sentences
@@ -33,7 +33,7 @@ from bibs.evaluation.ncca import Retrieval
 from bibs.evaluation.outputs import MADLIBS, Finished, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
-from bibs.evaluation.tasks import Example, madlibs_examples, split_by_picture
+from bibs.evaluation.tasks import Example, ImageId, Words, madlibs_examples, split_by_picture
 from bibs.models.storage import write_atomically
 
 DIMENSIONS = (16, 64, 256)
@@ -64,51 +64,49 @@ class MadlibsSettings:
 class RetrievalFiller:
     """Fills with the training answer nearest to the picture; the pair says what its joint score is."""
 
-    retrieval: Retrieval
-    pictures: Features
-    by_box: bool  # the pictures are crops, one a Madlib, and go by its id
+    answers: Mapping[ImageId, Words]  # by the key of the example
     pair: PairFiller
     choice: str  # what was chosen on the validation split
 
-    @classmethod
-    def fit(
-        cls,
-        train: Sequence[Example],
-        val: Sequence[Example],
-        pictures: Features,
-        pair: PairFiller,
-        *,
-        by_box: bool = False,
-    ) -> RetrievalFiller:
-        """Learn from the training split; dimensions and regularisation by Bleu-1 of the blanks of `val`."""
-        for examples in (train, val):
-            _check(pictures, examples, by_box)
-        vectors, wanted = _vectors(pictures, train, by_box), [example.blank for example in train]
-        aims, targets = _vectors(pictures, val, by_box), [" ".join(example.blank) for example in val]
-        tried: list[tuple[float, Retrieval, str]] = []
-        for regularisation in REGULARISATIONS:
-            widest = Retrieval.fit(vectors, wanted, num_dimensions=max(DIMENSIONS), regularisation=regularisation)
-            for num_dimensions in DIMENSIONS:
-                retrieval = widest.narrowed(num_dimensions)
-                found = [" ".join(answer) for answer in retrieval.nearest(aims)]
-                bleu = measure_sentences(found, targets)["Bleu_1"].value
-                choice = f"{num_dimensions} dimensions, regularisation {regularisation}, chosen on val"
-                tried.append((bleu, retrieval, choice))
-        _, retrieval, choice = max(tried, key=lambda each: each[0])
-        return cls(retrieval, pictures, by_box, pair, choice)
-
     def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
-        return self.pair.score(examples, self.retrieval.nearest(_vectors(self.pictures, examples, self.by_box)))
+        return self.pair.score(examples, [self.answers[example.key] for example in examples])
 
 
-def _vectors(pictures: Features, examples: Sequence[Example], by_box: bool) -> NDArray[np.float64]:
-    return pictures.rows([example.key if by_box else example.image_id for example in examples]).astype(np.float64)
+@dataclass(frozen=True)
+class Pictures:
+    """What retrieval sees of an example: its whole picture, or the crop that holds person and object."""
+
+    features: Features
+    by_box: bool
+
+    def vectors(self, examples: Sequence[Example]) -> NDArray[np.float64]:  # (n, size)
+        keys = [example.key if self.by_box else example.image_id for example in examples]
+        if missing := self.features.missing(keys):
+            name = "box_features" if self.by_box else "features"
+            raise ValueError(f"`{name}` must hold every picture, but {len(missing)} have none: {missing[0]!r}, ...")
+        return self.features.rows(keys).astype(np.float64)
 
 
-def _check(pictures: Features, examples: Sequence[Example], by_box: bool) -> None:
-    name = "box_features" if by_box else "features"
-    if missing := pictures.missing([example.key if by_box else example.image_id for example in examples]):
-        raise ValueError(f"`{name}` must hold every picture, but {len(missing)} have none: {missing[0]!r}, ...")
+def retrieve(
+    pictures: Pictures, madlibs: Sequence[Madlib], examples: Sequence[Example], pair: PairFiller
+) -> RetrievalFiller:
+    """Learn nCCA from the training split; dimensions and regularisation by Bleu-1 of the blanks of val."""
+    train, val = (madlibs_examples(madlibs, split=split).examples for split in ("train", "val"))
+    vectors, wanted = pictures.vectors(train), [example.blank for example in train]
+    aims, targets = pictures.vectors(val), [" ".join(example.blank) for example in val]
+    tried: list[tuple[float, Retrieval, str]] = []
+    for regularisation in REGULARISATIONS:
+        widest = Retrieval.fit(vectors, wanted, num_dimensions=max(DIMENSIONS), regularisation=regularisation)
+        for num_dimensions in DIMENSIONS:
+            retrieval = widest.narrowed(num_dimensions)
+            found = [" ".join(answer) for answer in retrieval.nearest(aims)]
+            bleu = measure_sentences(found, targets)["Bleu_1"].value
+            choice = f"{num_dimensions} dimensions, regularisation {regularisation}, chosen on val"
+            tried.append((bleu, retrieval, choice))
+    _, retrieval, choice = max(tried, key=lambda each: each[0])
+    answers = retrieval.nearest(pictures.vectors(examples))
+    keys = [example.key for example in examples]
+    return RetrievalFiller(dict(zip(keys, answers, strict=True)), pair, choice)
 
 
 def evaluate_madlibs(
@@ -120,6 +118,7 @@ def evaluate_madlibs(
     box_features: Features | None = None,
     images: Path | None = None,
     settings: MadlibsSettings,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> Finished:
     """Fill, retrieve, measure, compare, and write it all to `output`. nCCA needs `features`, its box form the crops."""
@@ -132,7 +131,7 @@ def evaluate_madlibs(
         for lengths in settings.lengths
     ]
     if features is not None:
-        check_features(features, cut.examples)
+        features = needed_features(features, cut.examples)
     pair = PairFiller(*load_models(model), features, settings.num_rounds, settings.seed)
     told = {
         "task": "madlibs",
@@ -145,20 +144,17 @@ def evaluate_madlibs(
     }
     run = Run(output, told, Completion)
     wanted = {name: store for name, store in stores.items() if any(method.name == name for method in methods)}
-    retrievers = {name: _retriever(name, store, madlibs, pair) for name, store in wanted.items()}
+    retrievers = {
+        name: retrieve(Pictures(store, name == "ncca-box"), madlibs, cut.examples, pair)
+        for name, store in wanted.items()
+    }
     notes = [f"{name}: {retriever.choice}." for name, retriever in retrievers.items()]
     notes.append(_seen_in_training(madlibs, cut.examples))
-    run.work_through(cells, methods, completing(Fillers(pair, retrievers)), progress=progress)
+    run.work_through(cells, methods, Completing(Fillers(pair, retrievers)), workers=workers, progress=progress)
     results = compute_results(run, cells, methods, told, notes=notes, seed=settings.seed, progress=progress)
     finished = Finished(run, tuple(cells), methods, results)
     write_outputs(finished, MADLIBS, images=images)
     return finished
-
-
-def _retriever(name: str, pictures: Features, madlibs: Sequence[Madlib], pair: PairFiller) -> RetrievalFiller:
-    by_box = name == "ncca-box"
-    train, val = (madlibs_examples(madlibs, split=split).examples for split in ("train", "val"))
-    return RetrievalFiller.fit(train, val, pictures, pair, by_box=by_box)
 
 
 def _seen_in_training(madlibs: Sequence[Madlib], examples: Sequence[Example]) -> str:

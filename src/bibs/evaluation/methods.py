@@ -220,9 +220,13 @@ def fingerprint_model(directory: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def check_features(features: Features, examples: Sequence[Example]) -> None:
-    """Every example needs its picture: nothing is filled without one unasked."""
-    if missing := features.missing([example.image_id for example in examples]):
+def needed_features(features: Features, examples: Sequence[Example]) -> Features:
+    """The pictures of the examples alone, in memory: small enough to hand to other processes.
+
+    Every example needs its picture: nothing is filled without one unasked.
+    """
+    ids = list(dict.fromkeys(example.image_id for example in examples))
+    if missing := features.missing(ids):
         named = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        total = len({example.image_id for example in examples})
-        raise ValueError(f"`features` must hold every picture, but {len(missing)} of {total} have none: {named}")
+        raise ValueError(f"`features` must hold every picture, but {len(missing)} of {len(ids)} have none: {named}")
+    return Features(features.rows(ids), ids)

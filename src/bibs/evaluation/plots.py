@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, MUTED, ACCENT, FAINT = "#1f2933", "#7b8794", "#0b6e99", "#e4e7eb"
-COLOURS = (ACCENT, "#c2410c", "#4d7c0f", "#7e22ce", "#b45309", "#0f766e", "#be185d", "#475569", "#a16207", "#1d4ed8")
+COLOURS = (ACCENT, "#d55e00", "#009e73", "#7e22ce", "#e0a100", "#cc6699", "#5b4a3f", "#4aa8dd", "#8a8f98", "#111111")
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -151,6 +151,8 @@ def _name_places(axis: Axes, names: Sequence[str], *, shown: bool) -> None:
 
 def _against_time(rows: Sequence[Row], metric: str) -> Figure:
     """A point a method; the beam widths of one method are joined."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     shares = _shares(rows)
     methods = list(dict.fromkeys(_base(row) for row in rows))
     methods.sort(key=lambda method: method != OURS)  # the first colour is ours
@@ -169,6 +171,9 @@ def _against_time(rows: Sequence[Row], metric: str) -> Figure:
                 label=LABELS[method],
             )
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.set_xlabel("milliseconds a sentence")
         axis.set_title(metric_label(metric) + ("" if share is None else f", r = {share} %"))
     handles, labels = axes[0][0].get_legend_handles_labels()

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from bibs.evaluation.methods import Method
+from bibs.evaluation.processes import do_slices
 from bibs.evaluation.tasks import Example, ImageId
 from bibs.models.storage import load_json, save_json
 
 SETTINGS, COMPLETIONS = "settings.json", "completions.jsonl"
 
-SLICE = 256
-"""Examples filled between two writes: what a kill can cost."""
+SLICE = 128
+"""Examples filled between two writes: what a kill can cost each worker."""
 
 Progress = Callable[[str, str, int, int], None]
 """Told the stage, what is being done in it, how much is done, and how much there is in all."""
@@ -90,24 +92,34 @@ class Run(Generic[R]):
         return [self.records[cell.name, method.key, example.key] for example in cell.examples]
 
     def work_through(
-        self, cells: Sequence[Cell], methods: Sequence[Method], work: Work[R], *, progress: Progress | None = None
+        self,
+        cells: Sequence[Cell],
+        methods: Sequence[Method],
+        work: Work[R],
+        *,
+        workers: int = 1,
+        progress: Progress | None = None,
     ) -> None:
-        """Do what is still open of every cell by every method."""
+        """Do what is still open of every cell by every method, in as many processes as there are `workers`."""
+        if workers < 1:
+            raise ValueError(f"`workers` must be at least 1, but is {workers}")
         open_slices = [
-            (cell, method, examples)
+            (replace(cell, examples=()), method, examples)
             for cell in cells
             for method in methods
             for examples in _slices([e for e in cell.examples if (cell.name, method.key, e.key) not in self.records])
         ]
+        # Slow and fast methods, long and short blanks in turn: so the time left can be told from the time taken.
+        open_slices.sort(key=lambda each: zlib.crc32(f"{each[0].name} {each[1].key} {each[2][0].key}".encode()))
         total = sum(len(cell.examples) for cell in cells) * len(methods)
         done = total - sum(len(examples) for _, _, examples in open_slices)
-        for cell, method, examples in open_slices:
-            if progress:
-                progress("filling", f"{cell.name} {method.label}", done, total)
-            self.append(work(cell, method, examples))
-            done += len(examples)
         if progress:
             progress("filling", "", done, total)
+        for records in do_slices(work, open_slices, min(workers, len(open_slices))):
+            self.append(records)
+            done += len(records)
+            if progress:
+                progress("filling", "", done, total)
 
     def _note(self, records: Iterable[R]) -> None:
         self.records |= {(record.cell, record.method, record.key): record for record in records}

@@ -1,0 +1,67 @@
+"""Work spread over processes. Small matrix products gain more from a second process than from a second thread."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.synchronize import Event
+from typing import Any, TypeVar
+
+import torch
+from torch import multiprocessing
+
+Result = TypeVar("Result")
+
+_work: Callable[..., Any] | None = None
+
+
+def do_slices(work: Callable[..., Result], slices: Sequence[tuple[Any, ...]], workers: int) -> Iterator[Result]:
+    """`work(*slice)` of each slice, in the order in which they are done; with one worker, in this process."""
+    if workers <= 1:
+        for each in slices:
+            yield work(*each)
+        return
+    threads = max(1, torch.get_num_threads() // workers)
+    # Not forked: a child of a process that has used its threads may wait for them for ever.
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(work, threads, stop))
+    try:
+        for done in as_completed([pool.submit(_do, each) for each in slices]):
+            yield done.result()
+    except BrokenProcessPool:
+        raise ValueError("a worker was ended from outside (out of memory?): run again to go on") from None
+    finally:
+        stop.set()  # whoever is still at work has been given up: no reason to wait for it
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin(work: Callable[..., Any], threads: int, stop: Event) -> None:
+    global _work
+    _work = work
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and says stop
+    threading.Thread(target=_leave_when_told, args=(stop,), daemon=True).start()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_when_told(stop: Event) -> None:
+    stop.wait()
+    os._exit(0)
+
+
+def _leave_with_parent() -> None:
+    """A parent that was killed says nothing: without this its workers would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _do(each: tuple[Any, ...]) -> Any:
+    assert _work is not None
+    return _work(*each)
