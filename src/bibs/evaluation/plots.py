@@ -201,8 +201,6 @@ def _against_width(rows: Sequence[Row], metric: str) -> Figure:
             found = {r["num_beams"]: r for r in rows if r["removed"] == share and _base(r) == method}
             points = [found[width] for width in beams]
             axis.plot(beams, [row[metric] for row in points], "o-", color=colour, label=LABELS[method])
-            low, high = zip(*(row[f"{metric}_ci"] for row in points), strict=True)
-            axis.fill_between(beams, low, high, color=colour, alpha=0.12, linewidth=0)
         axis.set_xscale("log", base=2)
         axis.set_xticks(sorted({w for beams in widths.values() for w in beams}))
         axis.xaxis.set_major_formatter("{x:.0f}")

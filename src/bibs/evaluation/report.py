@@ -15,7 +15,7 @@ from bibs.models.storage import write_atomically
 STYLE = """
 :root { color-scheme: light; --ink: #1f2933; --muted: #616e7c; --accent: #0b6e99; --line: #e4e7eb; --soft: #f7f9fb; }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 76rem; padding: 2.5rem 1.5rem 5rem; color: var(--ink); background: #fff;
+body { margin: 0 auto; max-width: 84rem; padding: 2.5rem 1.5rem 5rem; color: var(--ink); background: #fff;
   font: 16px/1.55 system-ui, "Segoe UI", Roboto, Helvetica, Arial, sans-serif; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; letter-spacing: -.01em; }
 h2 { font-size: 1.25rem; margin: 3rem 0 1rem; padding-top: 1rem; border-top: 1px solid var(--line); }
@@ -28,11 +28,11 @@ dl.settings dt { color: var(--muted); } dl.settings dd { margin: 0; font-variant
 figure { margin: 1.2rem 0 2rem; overflow-x: auto; }
 figcaption { font-weight: 600; margin-bottom: .5rem; }
 figure img { max-width: 100%; height: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .55rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 thead th { color: var(--muted); font-weight: 600; } thead th[colspan] { text-align: center; }
 tbody th, thead tr:last-child th:first-child { text-align: left; font-weight: 500; }
-td small { display: block; color: var(--muted); font-size: .72rem; }
+td small { display: block; color: var(--muted); font-size: .7rem; font-weight: 400; }
 td.best { color: var(--accent); font-weight: 700; background: var(--soft); }
 .examples { display: grid; grid-template-columns: repeat(auto-fill, minmax(34rem, 1fr)); gap: 1rem; }
 .example { display: flex; gap: 1rem; padding: .9rem; border: 1px solid var(--line); border-radius: .6rem; }
