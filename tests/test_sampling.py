@@ -62,6 +62,16 @@ def test_the_same_seed_gives_the_same_fills_and_another_seed_others(method):
     assert any(run(3) != run(seed) for seed in range(4, 8))
 
 
+@pytest.mark.parametrize("method", ["gsn", "gsn-random", "unidirectional-gibbs"])
+def test_a_wider_neighbour_in_the_batch_does_not_change_what_a_chain_draws(method):
+    template, wider = [0, None, None, 1], [0, None, 2, None, None, None, 1]
+    for seed in range(6):
+        options = {"method": method, "seed": seed, "num_beams": 2, "num_rounds": 2, "num_return_sequences": 9}
+        alone = fill_templates(FORWARD, BACKWARD, [template], **options)[0]
+        together = fill_templates(FORWARD, BACKWARD, [wider, template], **options)[1]
+        assert [fill.tokens for fill in alone] == [fill.tokens for fill in together]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_coordinate_descent_is_bidirectional_search_with_one_beam(seed):
     forward, backward = HistoryModel(4, seed), HistoryModel(4, seed + 100)

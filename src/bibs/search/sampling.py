@@ -39,20 +39,21 @@ def gsn_random(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """GSN as Berglund et al. run it: slots at random, as many updates as `gsn` makes."""
     chains = _start(pair, settings, settings.start, settings.num_beams)
     forward, backward = chains.hold("forward"), chains.hold("backward")
-    where = chains.uniforms(settings, 2 * settings.num_rounds, purpose=1).flatten(1)  # (C, sweeps * W)
-    draws = chains.uniforms(settings, 2 * settings.num_rounds, purpose=0).flatten(1)
+    where, draws = (chains.uniforms(settings, 2 * settings.num_rounds, purpose=p) for p in (1, 0))  # (C, sweeps, W)
     rows, widths = torch.arange(len(chains.owners), device=chains.fills.device), chains.pair.forward.widths
     free = chains.pair.forward.slots == FREE  # (C, W)
     free &= torch.arange(free.shape[1], device=free.device) < widths[:, None]
     num_free = free.sum(1)
     for number in range(2 * settings.num_rounds * int(num_free.max())):
         going = (number < 2 * settings.num_rounds * num_free) & (num_free > 0)
-        nth = (where[:, number] * num_free).long()  # the nth free slot, from 0
+        # Counted along each chain's own width: a wider neighbour in the batch must not change what it draws.
+        at = rows, (number // widths.clamp(min=1)).clamp(max=2 * settings.num_rounds - 1), number % widths.clamp(min=1)
+        nth = (where[at] * num_free).long()  # the nth free slot, from 0
         slots = ((free.cumsum(1) - 1 == nth[:, None]) & free).long().argmax(1)  # (C,)
         assert forward.messages is not None
         assert backward.messages is not None
         logits = forward.messages[rows, slots] + backward.messages[rows, widths - 1 - slots]
-        tokens = _draw(logits.index_fill(1, chains.pair.forward.banned, -torch.inf), draws[:, number])
+        tokens = _draw(logits.index_fill(1, chains.pair.forward.banned, -torch.inf), draws[at])
         fills = chains.fills.clone()
         fills[rows[going], slots[going]] = tokens[going]
         chains = replace(chains, fills=fills)
