@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,9 @@ from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, ImageId, Words, madlibs_examples, split_by_picture
 from bibs.models.storage import write_atomically
 
-DIMENSIONS = (16, 64, 256)
-REGULARISATIONS = (0.01, 0.1, 1.0)
+DIMENSIONS = (64, 256, 1024)
+REGULARISATIONS = (0.1, 1.0)
+POWERS = (1.0, 2.0, 4.0)
 """What nCCA may choose from on the validation split."""
 
 
@@ -90,18 +92,20 @@ class Pictures:
 def retrieve(
     pictures: Pictures, madlibs: Sequence[Madlib], examples: Sequence[Example], pair: PairFiller
 ) -> RetrievalFiller:
-    """Learn nCCA from the training split; dimensions and regularisation by Bleu-1 of the blanks of val."""
+    """Learn nCCA from the training split; its settings by Bleu-1 of the blanks of val."""
     train, val = (madlibs_examples(madlibs, split=split).examples for split in ("train", "val"))
     vectors, wanted = pictures.vectors(train), [example.blank for example in train]
     aims, targets = pictures.vectors(val), [" ".join(example.blank) for example in val]
     tried: list[tuple[float, Retrieval, str]] = []
-    for regularisation in REGULARISATIONS:
-        widest = Retrieval.fit(vectors, wanted, num_dimensions=max(DIMENSIONS), regularisation=regularisation)
+    for regularisation, power in product(REGULARISATIONS, POWERS):
+        widest = Retrieval.fit(
+            vectors, wanted, num_dimensions=max(DIMENSIONS), regularisation=regularisation, power=power
+        )
         for num_dimensions in DIMENSIONS:
             retrieval = widest.narrowed(num_dimensions)
             found = [" ".join(answer) for answer in retrieval.nearest(aims)]
             bleu = measure_sentences(found, targets)["Bleu_1"].value
-            choice = f"{num_dimensions} dimensions, regularisation {regularisation}, chosen on val"
+            choice = f"{num_dimensions} dimensions, regularisation {regularisation}, power {power}, chosen on val"
             tried.append((bleu, retrieval, choice))
     _, retrieval, choice = max(tried, key=lambda each: each[0])
     answers = retrieval.nearest(pictures.vectors(examples))
