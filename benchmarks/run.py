@@ -15,12 +15,19 @@ def main(names: list[str]) -> None:
     import floor
     import growth
     import message_form
+    import pictures
     import rounds
     import torch
     from rich.console import Console
     from rich.table import Table
 
-    benchmarks = {"message_form": message_form, "rounds": rounds, "floor": floor, "growth": growth}
+    benchmarks = {
+        "message_form": message_form,
+        "rounds": rounds,
+        "floor": floor,
+        "growth": growth,
+        "pictures": pictures,
+    }
     unknown = set(names) - set(benchmarks)
     if unknown:
         raise SystemExit(f"benchmarks must be among {', '.join(benchmarks)}, but {', '.join(unknown)} is asked for")
