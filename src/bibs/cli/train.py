@@ -49,6 +49,9 @@ def train(
     clip_norm: Annotated[float, typer.Option(help="Longest gradient.")] = 5.0,
     patience: Annotated[int, typer.Option(help="Epochs without a better loss before stopping; 0: never.")] = 2,
     seed: Annotated[int, typer.Option(help="Decides everything that is left to chance.")] = 0,
+    init: Annotated[
+        Path | None, typer.Option(help="A model directory to go on from: its weights, words and shape are taken.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoints in the output.")] = False,
     checkpoint_every: Annotated[float, typer.Option(help="Minutes between checkpoints.")] = 2.0,
     missing: Annotated[
@@ -85,6 +88,8 @@ def train(
         allow_missing_features=allow_missing_features,
     )
     if missing is not None:
+        if init is not None:
+            raise ValueError(f"`init` must be left out with `missing`: a NADE starts anew, but it is {init}")
         with progress_display(settings.epochs, ("nade",)) as report:
             losses = train_nade(
                 sources,
@@ -102,6 +107,7 @@ def train(
             sources,
             settings,
             output,
+            init=init,
             resume=resume,
             checkpoint_seconds=checkpoint_every * 60,
             in_parallel=parallel,
