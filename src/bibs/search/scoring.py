@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Left:
+class Left:
     """Sequences that leave what is remembered at one depth, and what is left of them, the last known token first."""
 
     asked: list[int]
@@ -67,23 +67,14 @@ def score_fills(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[f
 
 def _score_chunk(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[float]:
     totals = sources[0].opening.scores.new_zeros(len(asked))
-    groups: dict[tuple[torch.Size, ...], list[_Left]] = {}  # a state may grow with depth: join what can be joined
+    left: list[Left] = []
     for number, source in enumerate(sources):
         numbers = [index for index, one in enumerate(asked) if one.source == number]
-        for left in _look_up(source, number, numbers, asked, totals):
-            groups.setdefault(row_shapes(left.state), []).append(left)
-    for group in groups.values():
-        rows = torch.tensor([index for left in group for index in left.asked], device=totals.device)
-        continuations = [tokens for left in group for tokens in left.continuations]
-        origins = [origin for left in group for origin in left.origins]
-        state = join_rows([left.state for left in group])
-        totals[rows] += _score(sources[0].opening, continuations, origins, state)
-    return totals.tolist()
+        left += _look_up(source, number, numbers, asked, totals)
+    return score_left(sources[0].opening, left, totals).tolist()
 
 
-def _look_up(
-    source: Remembered, number: int, numbers: list[int], asked: Sequence[Asked], totals: Tensor
-) -> list[_Left]:
+def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequence[Asked], totals: Tensor) -> list[Left]:
     """Add what `source` remembers of its sequences to their totals; where, and with what, they leave it."""
     opening = source.opening
     device, layouts = totals.device, opening.layouts
@@ -96,7 +87,7 @@ def _look_up(
     totals[places] = opening.scores[examples]
     beams = torch.zeros_like(examples)  # (A,) in the frontier at this depth
     going = (widths > 0).nonzero().flatten()
-    found: list[_Left] = []
+    found: list[Left] = []
     for depth in range(longest):
         now, following = source.at(depth), source.at(depth + 1)
         assert now is not None
@@ -113,7 +104,7 @@ def _look_up(
         leaving = going[~stays].tolist()
         if leaving:
             found.append(
-                _Left(
+                Left(
                     asked=[numbers[one] for one in leaving],
                     continuations=[
                         (*fills[one][depth:], *layouts[asked[numbers[one]].example].rest) for one in leaving
@@ -126,6 +117,21 @@ def _look_up(
         if not len(going):
             break
     return found
+
+
+def score_left(opening: Opening, left: Sequence[Left], totals: Tensor) -> Tensor:
+    """The totals (A,) with the scores of what is left added."""
+    groups: dict[tuple[torch.Size, ...], list[Left]] = {}  # a state may grow with depth: join what can be joined
+    for one in left:
+        groups.setdefault(row_shapes(one.state), []).append(one)
+    for group in groups.values():
+        rows = torch.tensor([index for one in group for index in one.asked], device=totals.device)
+        continuations = [tokens for one in group for tokens in one.continuations]
+        origins = [origin for one in group for origin in one.origins]
+        totals = totals.index_add(
+            0, rows, _score(opening, continuations, origins, join_rows([one.state for one in group]))
+        )
+    return totals
 
 
 def _score(
