@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -88,14 +87,13 @@ def train(
         allow_missing_features=allow_missing_features,
     )
     if missing is not None:
-        if init is not None:
-            raise ValueError(f"`init` must be left out with `missing`: a NADE starts anew, but it is {init}")
         with progress_display(settings.epochs, ("nade",)) as report:
             losses = train_nade(
                 sources,
-                replace(settings, cutoffs=()),
+                settings,
                 output,
                 missing=missing,
+                init=init,
                 resume=resume,
                 checkpoint_seconds=checkpoint_every * 60,
                 report=report,
