@@ -332,3 +332,15 @@ def test_nade_looks_where_the_searches_look_and_is_ranked_as_they_are(
     ):
         assert found.words == wanted.words
         assert found.score == pytest.approx(wanted.score, abs=1e-4)
+
+
+def test_the_width_of_equal_time_is_where_the_times_meet() -> None:
+    def row(method: str, width: int, seconds: float) -> dict[str, object]:
+        return {"method": method, "num_beams": width, "seconds": seconds}
+
+    ours = [row("bibs", 5, 4.0), row("bibs", 5, 8.0)]  # two cells
+    theirs = [row(key, width, width / 2) for key, width in [("rerank-sum", 5), ("rerank-sum@40", 40)] for _ in "ab"]
+    (note,) = results_module.equal_time_notes([*ours, *theirs, row("bibs@1", 1, 1.0), row("forward", 5, 1.0)])
+    assert note == "BiRNN-f+b takes the processor time of BiBS (12 s) with about 12.0 beams."
+    assert not results_module.equal_time_notes([*ours, row("rerank-sum", 5, 1.0), row("rerank-sum@9", 9, 2.0)])
+    assert not results_module.equal_time_notes(theirs)

@@ -14,6 +14,7 @@ METRIC_LABELS = {
     **{f"Bleu_{order}": f"Bleu-{order}" for order in (1, 2, 3, 4)},
     "exact_match": "exact match",
     "token_accuracy": "token accuracy",
+    "seconds": "CPU seconds",
 }
 DECIMALS = {"S": 2, "seconds": 1}
 
