@@ -137,6 +137,21 @@ def to_markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def to_compact_markdown(table: Table) -> str:
+    """A column for each group, its numbers between strokes and without their intervals: for a page of prose."""
+    heads = [group for group, _ in table.groups]
+    lines = [f"| {' / '.join(table.groups[0][1])} | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for label, entries in table.rows:
+        cells, place = [], 0
+        for _, columns in table.groups:
+            part = entries[place : place + len(columns)]
+            shown = (re.sub(r"^([+-]?)0\.", r"\1.", entry.text) for entry in part)
+            cells.append(" / ".join(f"**{text}**" if e.best else text for text, e in zip(shown, part, strict=True)))
+            place += len(columns)
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def to_latex(table: Table) -> str:
     """A `booktabs` table."""
     columns = table.columns
