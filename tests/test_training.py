@@ -22,8 +22,9 @@ from bibs.data import Features
 from bibs.evaluation.nll import evaluate_likelihood
 from bibs.models import storage
 from bibs.models.directory import load_pair
+from bibs.models.nade import load_nade
 from bibs.text import Vocabulary
-from bibs.training import FeatureFiles, Report, Sources, TrainingSettings, load_nade, train, train_nade
+from bibs.training import FeatureFiles, Report, Sources, TrainingSettings, train, train_nade
 from bibs.training import loop as training_loop
 from bibs.training.batches import epoch_batches, make_batch
 from bibs.training.corpus import read_corpus
@@ -393,6 +394,52 @@ def test_a_checkpoint_of_another_run_is_refused(sources: Sources, tmp_path: Path
     one_line(error)
 
 
+# -- going on from a trained model --
+
+
+def test_training_goes_on_from_the_weights_words_and_shape_of_another_model(sources: Sources, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    before = train(sources, SETTINGS, first, in_parallel=False, command=["bibs", "train", "--seed", "0"])
+    other = replace(SETTINGS, hidden_size=99, cell="gru", epochs=1, learning_rate=1e-9)
+    after = train(
+        replace(sources, min_count=30, texts=()),
+        other,
+        second,
+        init=first,
+        in_parallel=False,
+        command=["bibs", "train"],
+    )
+    # A rate of next to nothing leaves the weights as they were, so the loss is that of the first model.
+    assert after.forward.val_loss == pytest.approx(before.forward.val_loss, abs=2e-3)  # float16 on disk
+    assert after.backward.val_loss == pytest.approx(before.backward.val_loss, abs=2e-3)
+    assert Vocabulary.load(second / "vocabulary.txt") == Vocabulary.load(first / "vocabulary.txt")
+    assert load_pair(second)[0].config == load_pair(first)[0].config
+    card = (second / "model-card.md").read_text()
+    assert "had been trained so" in card
+    assert "--seed 0" in card
+
+
+def test_what_cannot_be_gone_on_from_is_one_line(sources: Sources, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    train(sources, SETTINGS, first, in_parallel=False)
+    train(sources, replace(SETTINGS, seed=1), second, in_parallel=False)
+    third = tmp_path / "third"
+    train(sources, SETTINGS, third, init=first, in_parallel=False)
+    with pytest.raises(ValueError, match="another run: init") as error:
+        train(sources, SETTINGS, third, init=second, resume=True, in_parallel=False)
+    one_line(error)
+    with pytest.raises(ValueError, match="no model directory at") as error:
+        train(sources, SETTINGS, tmp_path / "fourth", init=tmp_path / "nowhere", in_parallel=False)
+    one_line(error)
+    np.save(tmp_path / "wide.npy", np.zeros((40, 7), dtype=np.float16))
+    assert sources.features is not None
+    wide = replace(sources, features=replace(sources.features, vectors=tmp_path / "wide.npy"))
+    with pytest.raises(ValueError, match="`features` must be as long as `init` reads") as error:
+        train(wide, SETTINGS, tmp_path / "fourth", init=first, in_parallel=False)
+    one_line(error)
+    assert not (tmp_path / "fourth").exists()
+
+
 def test_a_truncated_checkpoint_is_one_line(sources: Sources, tmp_path: Path) -> None:
     output = tmp_path / "model"
     train(sources, SETTINGS, output, in_parallel=False)
@@ -483,3 +530,18 @@ def test_a_nade_trains_on_the_same_data_and_is_as_deaf_to_kills(sources: Sources
     assert all(fill.tokens[:2] == tuple(template[:2]) for fill in fills)
     with pytest.raises(ValueError, match=r"another run: missing 0\.2"):
         train_nade(sources, settings, tmp_path / "killed", missing=0.2, resume=True)
+
+
+def test_a_nade_goes_on_from_a_pair_or_a_nade_with_their_words_and_shape(sources: Sources, tmp_path: Path) -> None:
+    train(sources, SETTINGS, tmp_path / "pair", in_parallel=False)
+    other = replace(SETTINGS, hidden_size=7, embedding_size=5, cutoffs=(), epochs=1)
+    first = train_nade(sources, other, tmp_path / "first", init=tmp_path / "pair")
+    assert load_nade(tmp_path / "first").config == load_pair(tmp_path / "pair")[0].config
+    new = train_nade(sources, replace(SETTINGS, epochs=1), tmp_path / "new")
+    assert first.val_losses[0] < new.val_losses[0]
+    scarce = replace(sources, min_count=3)
+    second = train_nade(scarce, other, tmp_path / "second", init=tmp_path / "first")
+    assert second.val_losses[0] < first.val_losses[0]
+    assert (tmp_path / "second" / "vocabulary.txt").read_bytes() == (tmp_path / "pair" / "vocabulary.txt").read_bytes()
+    with pytest.raises(ValueError, match="another run: init"):
+        train_nade(scarce, other, tmp_path / "second", init=tmp_path / "pair", resume=True)

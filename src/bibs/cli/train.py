@@ -6,17 +6,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bibs.training import FeatureFiles, Report, Sources, TrainingResult, TrainingSettings, train_nade
-from bibs.training import train as run_training
+if TYPE_CHECKING:
+    from bibs.training import Report, TrainingResult
 
 PLAIN_SECONDS = 30.0
 """In a pipe, each direction says a line this often."""
@@ -49,6 +48,9 @@ def train(
     clip_norm: Annotated[float, typer.Option(help="Longest gradient.")] = 5.0,
     patience: Annotated[int, typer.Option(help="Epochs without a better loss before stopping; 0: never.")] = 2,
     seed: Annotated[int, typer.Option(help="Decides everything that is left to chance.")] = 0,
+    init: Annotated[
+        Path | None, typer.Option(help="A model directory to go on from: its weights, words and shape are taken.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoints in the output.")] = False,
     checkpoint_every: Annotated[float, typer.Option(help="Minutes between checkpoints.")] = 2.0,
     missing: Annotated[
@@ -60,6 +62,9 @@ def train(
 
     Example: bibs train --data dataset_coco.json --features F.npy --feature-ids ids.json --output models/coco
     """
+    from bibs.training import FeatureFiles, Sources, TrainingSettings, train_nade
+    from bibs.training import train as run_training
+
     settings = TrainingSettings(
         hidden_size=hidden,
         embedding_size=embedding,
@@ -88,9 +93,10 @@ def train(
         with progress_display(settings.epochs, ("nade",)) as report:
             losses = train_nade(
                 sources,
-                replace(settings, cutoffs=()),
+                settings,
                 output,
                 missing=missing,
+                init=init,
                 resume=resume,
                 checkpoint_seconds=checkpoint_every * 60,
                 report=report,
@@ -102,6 +108,7 @@ def train(
             sources,
             settings,
             output,
+            init=init,
             resume=resume,
             checkpoint_seconds=checkpoint_every * 60,
             in_parallel=parallel,

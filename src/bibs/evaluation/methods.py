@@ -15,6 +15,8 @@ from bibs.data import Features
 from bibs.evaluation.tasks import Example, Words
 from bibs.models.directory import VOCABULARY, load_pair
 from bibs.search import METHODS, Fill, StepModel, fill_templates
+from bibs.search.lengths import best_over_lengths, lengths_to_try
+from bibs.search.settings import LengthRule, Settings
 from bibs.search.template import Gap, Template
 from bibs.text import Vocabulary
 
@@ -122,20 +124,42 @@ class PairFiller:
     ) -> list[list[Fill]]:
         templates: Sequence[Template] = self.templates(examples)
         if lengths != KNOWN:
-            templates = [[*left, Gap(), *right] for left, right in map(self._around, examples)]
+            templates = self._gapped(examples)
         return self._fill(templates, method, examples, lengths, trace)
 
     def score(self, examples: Sequence[Example], fills: Sequence[Words]) -> list[Answer]:
-        """The scores of fills that came from elsewhere."""
+        """The scores of fills that came from elsewhere, one of each example."""
+        return self.choose(examples, [[fill] for fill in fills], KNOWN)
+
+    def choose(self, examples: Sequence[Example], fills: Sequence[Sequence[Words]], lengths: str) -> list[Answer]:
+        """The best of several fills of each example that came from elsewhere, as a search ranks its own."""
+        owners = [example for example, several in zip(examples, fills, strict=True) for _ in several]
         templates = []
-        for example, fill in zip(examples, fills, strict=True):
+        for example, fill in zip(owners, (fill for several in fills for fill in several), strict=True):
             left, right = self._around(example)
             templates.append([*left, *self.vocabulary.encode(fill), *right])
-        scored = self._fill(templates, Method("forward", 1), examples, KNOWN, False)
-        return [
-            Answer(tuple(fill), each.score, each.forward_score, each.backward_score, 0)
-            for fill, (each,) in zip(fills, scored, strict=True)
-        ]
+        scored = iter(self._fill(templates, Method("forward", 1), owners, KNOWN, False))
+        settings = Settings(lengths=_rule(lengths))
+        answers = []
+        for several in fills:
+            ranked = [best_over_lengths(OURS, [(len(fill), next(scored))], settings)[0] for fill in several]
+            best, words = max(zip(ranked, several, strict=True), key=lambda each: each[0].ranking_score)
+            answers.append(Answer(tuple(words), best.score, best.forward_score, best.backward_score, 0))
+        return answers
+
+    def lengths_to_try(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Sequence[int]]:
+        """The lengths at which a search looks for each blank."""
+        if lengths == KNOWN:
+            return [[len(example.blank)] for example in examples]
+        ranges = lengths_to_try(
+            self.forward,
+            self.backward,
+            self._gapped(examples),
+            Settings(num_beams=method.num_beams, lengths=_rule(lengths)),
+            conditions=self.conditions(examples),
+            banned=self.banned,
+        )
+        return list(ranges)
 
     def answer(self, example: Example, fill: Fill) -> Answer:
         words = self.words_in_blank(example, fill.tokens)
@@ -152,6 +176,9 @@ class PairFiller:
             left, right = self._around(example)
             templates.append([*left, *[None] * len(example.blank), *right])
         return templates
+
+    def _gapped(self, examples: Sequence[Example]) -> list[Template]:
+        return [[*left, Gap(), *right] for left, right in map(self._around, examples)]
 
     def conditions(self, examples: Sequence[Example]) -> Tensor | None:
         if self.features is None:
@@ -184,10 +211,14 @@ class PairFiller:
             banned=self.banned,
             num_beams=method.num_beams,
             num_rounds=self.num_rounds,
-            lengths="paper" if lengths == "paper" else "unknown",
+            lengths=_rule(lengths),
             trace=trace,
             seed=self.seed,
         )
+
+
+def _rule(lengths: str) -> LengthRule:
+    return "paper" if lengths == "paper" else "unknown"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ lower case, without punctuation; words seen too rarely in training are `<unk>`.
 Maximum likelihood over whole captions, Adam, {epochs} epochs at most, batches of {batch} captions of like length,
 learning rate {rate} falling to zero, dropout {dropout}, pictures withheld {withheld:.0%} of the time, seed {seed}.
 {minutes:.0f} minutes a direction.
-{command}
+{command}{before}
 ## Validation loss
 
 Mean negative log probability in nats a token, END included, unknown words as `<unk>` ({unknown:.2%} of the tokens).
@@ -59,9 +59,13 @@ EfficientNet-Lite0 trained on ImageNet (Apache-2.0).
 
 
 def model_card(
-    settings: TrainingSettings, config: RecurrentConfig, result: Mapping[str, Any], command: Sequence[str]
+    settings: TrainingSettings,
+    config: RecurrentConfig,
+    result: Mapping[str, Any],
+    command: Sequence[str],
+    before: str = "",
 ) -> str:
-    """`result` is a `TrainingResult` as a dictionary."""
+    """`result` is a `TrainingResult` as a dictionary, `before` the card of the model that the training went on from."""
     forward, backward = result["forward"], result["backward"]
     pictured = config.condition_size > 0
     text = " ".join(shlex.quote(_without_folders(word)) for word in command)
@@ -86,6 +90,9 @@ def model_card(
         seed=settings.seed,
         minutes=max(forward["seconds"], backward["seconds"]) / 60,
         command=f"\n    {text}\n" if text else "",
+        before=f"\nThe weights it began with (`--init`) had been trained so:\n\n{_training_of(before)}\n"
+        if before
+        else "",
         unknown=result["unknown_share"],
         shown="with pictures" if pictured else "as trained",
         forward=forward["val_loss"],
@@ -95,6 +102,11 @@ def model_card(
         forward_epochs=", ".join(f"{loss:.3f}" for loss in forward["val_losses"]),
         backward_epochs=", ".join(f"{loss:.3f}" for loss in backward["val_losses"]),
     )
+
+
+def _training_of(card: str) -> str:
+    """What a card says of its model's training."""
+    return card.partition("## Training\n")[2].partition("\n## ")[0].strip()
 
 
 def _without_folders(word: str) -> str:

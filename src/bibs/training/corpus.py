@@ -72,10 +72,11 @@ def read_corpus(
     features: Features | None = None,
     min_count: int = 5,
     allow_missing_features: bool = False,
+    vocabulary: Vocabulary | None = None,
 ) -> Corpus:
     """Read captions with pictures from `data` and captions alone from `texts`; all of `texts` is trained on.
 
-    The vocabulary holds the words seen at least `min_count` times in what is trained on.
+    Unless it is given, the vocabulary holds the words seen at least `min_count` times in what is trained on.
     """
     images = list(read_captions(data)) if data else []
     train = [image for image in images if image.split == "train"]
@@ -87,8 +88,9 @@ def read_corpus(
         raise ValueError(f"there is nothing to train on: {data} has no split `train`, and no text was given")
     if features is not None and not allow_missing_features:
         _check_features(features, train + val)
-    sentences = (caption for image in train + spoken for caption in image.captions)
-    vocabulary = Vocabulary.build(sentences, min_count=min_count)
+    if vocabulary is None:
+        sentences = (caption for image in train + spoken for caption in image.captions)
+        vocabulary = Vocabulary.build(sentences, min_count=min_count)
     return Corpus(
         vocabulary=vocabulary,
         train=encode_captions(train + [_without_picture(image) for image in spoken], vocabulary, features),

@@ -55,6 +55,7 @@ class Run:
     folder: Path
     name: str  # fingerprints of settings, vocabulary and captions: a checkpoint of another name is refused
     missing: float | None = None  # the share of missing words, for a NADE instead of one direction
+    initial: Path | None = None  # weights to begin with, instead of random ones
     checkpoint_seconds: float = 120.0
     report_seconds: float = 5.0
 
@@ -79,7 +80,11 @@ class Run:
         return self.steps_per_epoch * self.settings.epochs
 
     def new_model(self) -> Trainable:
-        return RecurrentModel(self.config) if self.missing is None else NADE(self.config, missing=self.missing)
+        if self.missing is None:
+            return RecurrentModel.load(self.initial, self.config) if self.initial else RecurrentModel(self.config)
+        if self.initial:
+            return NADE.load(self.initial, self.config, missing=self.missing)
+        return NADE(self.config, missing=self.missing)
 
 
 def train_direction(

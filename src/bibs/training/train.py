@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bibs.data import Features
-from bibs.models.directory import CONFIG, MODEL_CARD, VOCABULARY, save_pair
-from bibs.models.recurrent import RecurrentModel
+from bibs.models.directory import CONFIG, MODEL_CARD, VOCABULARY, load_pair, save_pair
+from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import write_atomically
+from bibs.text import Vocabulary
 from bibs.training.card import model_card
 from bibs.training.corpus import Corpus, read_corpus
 from bibs.training.loop import DIRECTIONS, Report, Run, mean_loss
@@ -31,14 +33,60 @@ class Sources:
     min_count: int = 5
     allow_missing_features: bool = False
 
-    def read(self, features: Features | None) -> Corpus:
+    def read(self, features: Features | None, vocabulary: Vocabulary | None = None) -> Corpus:
         return read_corpus(
             self.data,
             self.texts,
             features=features,
             min_count=self.min_count,
             allow_missing_features=self.allow_missing_features,
+            vocabulary=vocabulary,
         )
+
+
+@dataclass(frozen=True)
+class Initial:
+    """A trained pair to go on from: its words and its shape are kept, whatever the settings say of them."""
+
+    directory: Path
+    vocabulary: Vocabulary
+    config: RecurrentConfig
+
+    @staticmethod
+    def load(directory: Path) -> Initial:
+        forward, backward = load_pair(directory)
+        vocabulary = Vocabulary.load(directory / VOCABULARY)
+        if len(vocabulary) != forward.vocab_size:
+            raise ValueError(f"{directory}: {len(vocabulary)} words do not fit a model of {forward.vocab_size}")
+        if forward.config != backward.config:
+            raise ValueError(f"`init` must hold two models of one shape, but {directory} holds two")
+        return Initial(directory, vocabulary, forward.config)
+
+    @property
+    def card(self) -> str:
+        path = self.directory / MODEL_CARD
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def apply(self, settings: TrainingSettings) -> TrainingSettings:
+        return replace(
+            settings,
+            hidden_size=self.config.hidden_size,
+            embedding_size=self.config.embedding_size,
+            num_layers=self.config.num_layers,
+            cell=self.config.cell,
+            cutoffs=self.config.cutoffs,
+        )
+
+    def condition_size(self, features: Features | None) -> int:
+        """How long the vectors are that it reads; `features` must be as long."""
+        wanted = self.config.condition_size
+        if features and features.size != wanted:
+            raise ValueError(f"`features` must be as long as `init` reads ({wanted}), but are {features.size}")
+        return wanted
+
+    def begin(self, run: Run) -> Run:
+        weights = self.directory / f"{run.direction}.safetensors"
+        return replace(run, initial=weights, name=f"{run.name}, init {fingerprint_file(weights)}")
 
 
 @dataclass(frozen=True)
@@ -67,6 +115,7 @@ def train(
     settings: TrainingSettings,
     output: Path,
     *,
+    init: Path | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 120.0,
     in_parallel: bool = True,
@@ -75,15 +124,18 @@ def train(
 ) -> TrainingResult:
     """Train both directions and write the model directory `output`.
 
-    What is needed to go on after a kill is kept in `output/training`. `command` is quoted in the model card.
+    `init` is a model directory to go on from: its weights, words and shape are taken. What is needed to go on after a
+    kill is kept in `output/training`. `command` is quoted in the model card.
     """
     features = sources.features.load() if sources.features else None
-    corpus = sources.read(features)
+    size = features.size if features else 0
+    initial = Initial.load(init) if init is not None else None
+    if initial is not None:
+        settings, size = initial.apply(settings), initial.condition_size(features)
+    corpus = sources.read(features, initial.vocabulary if initial else None)
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
-    forward, backward = (
-        make_run(direction, corpus, settings, features.size if features else 0, output, checkpoint_seconds)
-        for direction in DIRECTIONS
-    )
+    runs = [make_run(direction, corpus, settings, size, output, checkpoint_seconds) for direction in DIRECTIONS]
+    forward, backward = (initial.begin(run) for run in runs) if initial else runs
     progresses = train_pair((forward, backward), sources.features, report, in_parallel=in_parallel)
     models, results = [], []
     for run, progress in zip((forward, backward), progresses, strict=True):
@@ -93,7 +145,7 @@ def train(
         results.append(DirectionResult(losses, min(losses), alone, progress.seconds))
         models.append(model)
     result = _summary(corpus, results)
-    _write(output, corpus, settings, models, result, command)
+    _write(output, corpus, settings, models, result, command, initial)
     return result
 
 
@@ -109,6 +161,10 @@ def prepare_output(output: Path, resume: bool) -> None:
         raise ValueError(f"{output} cannot be written to")
     for leftover in folder.glob(".*.partial"):  # of a run that was killed while it wrote
         leftover.unlink(missing_ok=True)
+
+
+def fingerprint_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def make_run(
@@ -152,9 +208,10 @@ def _write(
     models: Sequence[RecurrentModel],
     result: TrainingResult,
     command: Sequence[str],
+    initial: Initial | None,
 ) -> None:
     corpus.vocabulary.save(output / VOCABULARY)
-    card = model_card(settings, models[0].config, asdict(result), command)
+    card = model_card(settings, models[0].config, asdict(result), command, initial.card if initial else "")
     write_atomically(output / MODEL_CARD, card.encode())
     details = {
         "vocabulary": corpus.vocabulary.fingerprint(),
