@@ -40,26 +40,27 @@ def one_pass(
         seen.frontiers.append(frontier)
         allowed = [fixed] if fixed is not None else [y for y in range(model.vocab_size) if y not in banned]
         free_left = sum(other is None for other in region[slot + 1 :])
-        ranked: dict[Prefix, float] = {}
-        running: dict[Prefix, float] = {}
-        for prefix, score in frontier.items():
-            log_probs = model.log_probs_after([*layout.context, *prefix])
-            for y in allowed:
-                longer = (*prefix, y)
-                near = held(longer, region[: slot + 1], required)
-                beyond = -math.inf if far else 0.0 if len(required) - len(near) <= free_left else -math.inf
-                if far:
-                    far_model, far_layout, far_pass = far
-                    for other, c in far_pass.frontiers[len(region) - 1 - slot].items():
-                        if near | held(other, far_layout.region[: len(other)], required) == set(required):
-                            g = float(far_model.log_probs_after([*far_layout.context, *other])[y])
-                            beyond = max(beyond, c + g)
-                if beyond > -math.inf:
-                    running[longer] = score + float(log_probs[y])
-                    ranked[longer] = running[longer] + beyond
+        running = {
+            (*prefix, y): score + float(model.log_probs_after([*layout.context, *prefix])[y])
+            for prefix, score in frontier.items()
+            for y in allowed
+        }
+        near = {prefix: held(prefix, region[: slot + 1], required) for prefix in running}
+        ranked = {prefix: score for prefix, score in running.items() if len(required) - len(near[prefix]) <= free_left}
+        if far:
+            steered: dict[Prefix, float] = {}
+            far_model, far_layout, far_pass = far
+            for prefix, score in ranked.items():
+                for other, c in far_pass.frontiers[len(region) - 1 - slot].items():
+                    if near[prefix] | held(other, far_layout.region[: len(other)], required) == set(required):
+                        g = float(far_model.log_probs_after([*far_layout.context, *other])[prefix[-1]])
+                        steered[prefix] = max(steered.get(prefix, -math.inf), score + c + g)
+            if any(score > -math.inf for score in steered.values()):
+                ranked = steered  # else nothing connects, and the pass goes on as if there were no far side
         banks: dict[frozenset[int], list[Prefix]] = {}
         for prefix in sorted(ranked, key=lambda prefix: -ranked[prefix]):
-            banks.setdefault(held(prefix, region[: slot + 1], required), []).append(prefix)
+            if ranked[prefix] > -math.inf:
+                banks.setdefault(near[prefix], []).append(prefix)
         chosen = [prefix for bank in banks.values() for prefix in bank[:num_beams]]
         frontier = {prefix: running[prefix] for prefix in chosen}
         seen.ranking = {prefix: ranked[prefix] for prefix in chosen}

@@ -71,6 +71,14 @@ class HistoryModel:
         return self._read(state), state
 
 
+class PickyModel(HistoryModel):
+    """A history model to which all but three tokens are impossible, now these, now those."""
+
+    def log_probs_after(self, prefix: Sequence[int], condition: int = 0) -> Tensor:
+        log_probs = super().log_probs_after(prefix, condition)
+        return log_probs.masked_fill(log_probs < log_probs.topk(3).values[2], -torch.inf).log_softmax(0)
+
+
 class UniformModel:
     """Knows nothing."""
 

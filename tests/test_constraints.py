@@ -11,13 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bibs.search import bidirectional_beam_search, fill_templates
+from bibs.search import Opening, Pass, beam_search, bidirectional_beam_search, fill_templates
+from bibs.search.bidirectional import frontiers_of
 from bibs.search.lengths import lengths_to_try
 from bibs.search.methods import SAMPLERS
 from bibs.search.settings import Settings
 from bibs.search.template import Gap, Layout, stretch
 from by_hand import held, search_by_hand
-from fakes import CountingModel, HistoryModel, MatrixModel, enumerate_scores, score_from_scratch
+from fakes import CountingModel, HistoryModel, MatrixModel, PickyModel, enumerate_scores, score_from_scratch
 from test_laws import assert_same_fills, templates
 
 laws = settings(max_examples=25, deadline=None)
@@ -28,10 +29,10 @@ Problem = tuple[HistoryModel, HistoryModel, list[Template], list[tuple[int, ...]
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, max_required: int = 2) -> Problem:
-    """Templates that each require some words, at most as many as there are free slots."""
-    vocab_size = draw(st.integers(3, 4))
-    forward, backward = (HistoryModel(vocab_size, draw(st.integers(0, 999))) for _ in range(2))
+def problems(draw: st.DrawFn, *, max_required: int = 2, kind: type[HistoryModel] = HistoryModel) -> Problem:
+    """Templates that each require some words, at most as many as there are free slots. Fixed ones do not count."""
+    vocab_size = draw(st.integers(3, 4)) if kind is HistoryModel else 6
+    forward, backward = (kind(vocab_size, draw(st.integers(0, 999))) for _ in range(2))
     banned = draw(st.sampled_from([(), (0,)]))
     words = [token for token in range(vocab_size) if token not in banned]
     many = draw(st.lists(templates(vocab_size), min_size=1, max_size=3))
@@ -39,6 +40,12 @@ def problems(draw: st.DrawFn, *, max_required: int = 2) -> Problem:
         tuple(draw(st.permutations(words))[: draw(st.integers(0, min(max_required, template.count(None))))])
         for template in many
     ]
+    for template, tokens in zip(many, required, strict=True):
+        first, last = template.index(None), len(template) - 1 - template[::-1].index(None)
+        for slot in range(first + 1, last):
+            spare = template[slot] is not None or template.count(None) > len(tokens)
+            if tokens and spare and draw(st.booleans()):
+                template[slot] = draw(st.sampled_from(tokens))
     return forward, backward, many, required, banned
 
 
@@ -82,7 +89,7 @@ def test_a_wide_plain_beam_finds_the_best_under_its_own_model_of_those_that_incl
 
 
 @laws
-@given(problems(max_required=3), st.integers(1, 3), st.integers(0, 3))
+@given(problems(max_required=3), st.integers(1, 3), st.sampled_from([1, 4]))
 def test_every_pass_equals_the_search_written_out_by_hand(problem, num_beams, num_rounds):
     forward, backward, many, required, banned = problem
     found = bidirectional_beam_search(
@@ -105,6 +112,38 @@ def test_every_pass_equals_the_search_written_out_by_hand(problem, num_beams, nu
         skipped = judged[len(best.trace) :]
         for earlier, later in zip(judged[len(best.trace) - 2 :], skipped, strict=False):
             assert [set(frontier) for frontier in earlier.frontiers] == [set(frontier) for frontier in later.frontiers]
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(kind=PickyModel), st.integers(1, 3), st.booleans())
+def test_passes_of_models_to_which_much_is_impossible_equal_those_by_hand(problem, num_beams, lookup):
+    forward, backward, many, required, banned = problem
+    template, words = max(zip(many, required, strict=True), key=lambda pair: len(Layout.of(pair[0]).region))
+    layout = Layout.of(template, words)
+    openings = [
+        Opening.read("backward", backward, [layout.mirrored()], banned=banned),
+        Opening.read("forward", forward, [layout], banned=banned),
+    ]
+    judged = search_by_hand(
+        forward, backward, template, required=words, banned=banned, num_beams=num_beams, num_rounds=3
+    )
+    frontiers = [[set(slot) for slot in one.frontiers] for one in judged]
+    passes: list[Pass] = []
+    for number, truth in enumerate(judged):
+        latest = beam_search(
+            openings[number % 2],
+            num_beams=num_beams,
+            messages=passes[-1].messages if passes else None,
+            previous=passes[-2] if number >= 2 else None,
+            keep=lookup,
+        )
+        (slots,) = frontiers_of(latest, [len(layout.region)])
+        assert [set(dict(slot)) for slot in slots] == frontiers[number]
+        assert bool(latest.settled[0]) == (number >= 2 and frontiers[number] == frontiers[number - 2])
+        tokens, _, ranking = latest.fills()
+        alive = (ranking[0] > -math.inf).tolist()
+        assert {tuple(fill) for fill, live in zip(tokens[0].tolist(), alive, strict=True) if live} == set(truth.ranking)
+        passes.append(latest)
 
 
 @laws

@@ -43,9 +43,6 @@ class Choice:
     def first(self, count: int) -> Choice:
         return Choice(*(t[:count] for t in (self.tokens, self.parents, self.scores, self.ranking)))
 
-    def in_rows_of(self, width: int) -> Choice:
-        return Choice(*(t.reshape(-1, width) for t in (self.tokens, self.parents, self.scores, self.ranking)))
-
     @property
     def alive(self) -> Tensor:
         return self.scores > -torch.inf
@@ -169,31 +166,28 @@ def beam_search(
         tokens, parents = index % vocab_size, index // vocab_size  # (n, K)
         running = expansion.log_probs.flatten(1).gather(1, index) + scores.gather(1, parents)
         choice = Choice(tokens, parents, running.masked_fill(ranking == -torch.inf, -torch.inf), ranking)
-        known = known.gather(1, parents)
         if previous is not None:
-            choice, known = _align(choice, previous.choices[slot], known, opening.num_banks)
+            choice, known = _align(choice, previous.choices[slot], known)
         choices.append(choice)
         if keep:
             expansions.append(expansion)
     return Pass(tuple(choices), tuple(expansions), None if sent is None else sent.squeeze(2), settled)
 
 
-def _align(choice: Choice, old: Choice, known: Tensor, num_banks: int) -> tuple[Choice, Tensor]:
+def _align(choice: Choice, old: Choice, known: Tensor) -> tuple[Choice, Tensor]:
     """Move each extension that `old` also holds to its place there. Returns the choice and (n, K) which those are.
 
-    `known` (n, K) says the same of the partial fills that were extended, so equal parents are equal histories. An
-    extension found again is of the same bank, and the others take the places that are vacant in theirs.
+    `known` (n, K) says the same of the partial fills that were extended, so equal parents are equal histories. Banks
+    stay whole: each has as many vacant places as new extensions, and both are taken in order.
     """
-    shape = choice.tokens.shape
-    choice, old = choice.in_rows_of(shape[1] // num_banks), old.in_rows_of(shape[1] // num_banks)  # (n * banks, B)
     same = (choice.parents[:, :, None] == old.parents[:, None]) & (choice.tokens[:, :, None] == old.tokens[:, None])
-    same &= (choice.alive & known.view(choice.tokens.shape))[:, :, None] & old.alive[:, None]  # (n * banks, B, B)
+    same &= (choice.alive & known.gather(1, choice.parents))[:, :, None] & old.alive[:, None]  # (n, K, K)
     found, place = same.any(2), same.long().argmax(2)
     taken = same.any(1)
     vacant = taken.long().argsort(dim=1, stable=True)  # the vacant places, in order, come first
     place = torch.where(found, place, vacant.gather(1, (~found).long().cumsum(1).sub(1).clamp(min=0)))
     order = place.argsort(1)  # place is a permutation: this is its inverse
-    return choice.take(order).in_rows_of(shape[1]), found.gather(1, order).view(shape)
+    return choice.take(order), found.gather(1, order)
 
 
 def _advance(
