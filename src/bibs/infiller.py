@@ -185,9 +185,6 @@ class Infiller:
         if not isinstance(text, str):
             raise ValueError(f"a template must be a string, but is {text!r}")
         template = Template.parse(text)
-        unknown = sum(not blank.has_known_length for blank in template.blanks)
-        if unknown > 1:
-            raise ValueError(f"a template must have at most one blank of unknown length, but has {unknown}: {text!r}")
         if template.num_words > self.max_words:
             raise ValueError(f"a template must have at most {self.max_words} words, but has {template.num_words}")
         return template
