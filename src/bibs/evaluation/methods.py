@@ -14,7 +14,8 @@ from torch import Tensor
 from bibs.data import Features
 from bibs.evaluation.tasks import Example, Words
 from bibs.models.directory import VOCABULARY, load_pair
-from bibs.search import METHODS, Fill, StepModel, fill_templates
+from bibs.search import METHODS, Fill, LengthPrior, StepModel, fill_templates
+from bibs.search.length_prior import UNFITTED
 from bibs.search.template import Gap, Template
 from bibs.text import Vocabulary
 
@@ -109,6 +110,7 @@ class PairFiller:
     features: Features | None = None
     num_rounds: int = 4
     seed: int = 0
+    length_prior: LengthPrior = UNFITTED
 
     def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
         found = self.search(method, examples, lengths)
@@ -122,14 +124,14 @@ class PairFiller:
     ) -> list[list[Fill]]:
         templates: Sequence[Template] = self.templates(examples)
         if lengths != KNOWN:
-            templates = [[*left, Gap(), *right] for left, right in map(self._around, examples)]
+            templates = [[*left, Gap(), *right] for left, right in map(self.around, examples)]
         return self._fill(templates, method, examples, lengths, trace)
 
     def score(self, examples: Sequence[Example], fills: Sequence[Words]) -> list[Answer]:
         """The scores of fills that came from elsewhere."""
         templates = []
         for example, fill in zip(examples, fills, strict=True):
-            left, right = self._around(example)
+            left, right = self.around(example)
             templates.append([*left, *self.vocabulary.encode(fill), *right])
         scored = self._fill(templates, Method("forward", 1), examples, KNOWN, False)
         return [
@@ -149,7 +151,7 @@ class PairFiller:
         """What `bibs.search` fills: token ids, and None at each free slot."""
         templates: list[list[int | None]] = []
         for example in examples:
-            left, right = self._around(example)
+            left, right = self.around(example)
             templates.append([*left, *[None] * len(example.blank), *right])
         return templates
 
@@ -162,7 +164,7 @@ class PairFiller:
     def banned(self) -> tuple[int, ...]:
         return self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk
 
-    def _around(self, example: Example) -> tuple[list[int], list[int]]:
+    def around(self, example: Example) -> tuple[list[int], list[int]]:
         """The tokens before the blank, from START, and those after it, to END."""
         words = self.vocabulary
         return [words.start, *words.encode(example.before)], [*words.encode(example.after), words.end]
@@ -185,6 +187,7 @@ class PairFiller:
             num_beams=method.num_beams,
             num_rounds=self.num_rounds,
             lengths="paper" if lengths == "paper" else "unknown",
+            length_prior=self.length_prior,
             trace=trace,
             seed=self.seed,
         )
