@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from .bidirectional import search_both_ways
 from .exact import enumerate_fills
-from .lengths import best_over_lengths, lengths_to_try
+from .length_prior import UNFITTED, LengthPrior
+from .lengths import fill_gaps, plan_lengths
 from .pair import Fill, check_problem, fill_in_batches, say_if_fewer
 from .sampling import coordinate_descent, gsn, gsn_random, unidirectional_gibbs
 from .settings import Direction, LengthRule, Settings
-from .step_model import Conditions, StepModel, select_conditions
-from .template import Gap, Layout, Template, check_required, stretch, with_room
+from .step_model import Conditions, StepModel
+from .template import Layout, Template, check_required
 from .unidirectional import search_backward, search_forward, search_rerank_max, search_rerank_sum
 
 METHODS = {
@@ -48,7 +49,8 @@ def fill_templates(
     batch_size: int | None = None,
     lengths: LengthRule = "unknown",
     max_length: int = 20,
-    length_reward: float = 0.75,
+    num_lengths: int | None = 3,
+    length_prior: LengthPrior = UNFITTED,
     seed: int = 0,
     shortlist: int = 100,
     max_fills: int = 100_000,
@@ -59,7 +61,8 @@ def fill_templates(
     samplers do not know the latter.
 
     A `Gap` in a template is a blank of unknown length: `lengths` is the rule by which lengths are tried and compared,
-    `max_length` the most words it may have, `length_reward` what a word is worth to "unknown".
+    `max_length` the most words it may have where it does not say. "unknown" searches the `num_lengths` lengths that
+    look best (None: all), and compares what it finds by `length_prior`.
 
     `start`, `rescore`, `trace` and `lookup` (of what an earlier round computed) concern "bibs"; `num_rounds` it and
     the samplers; `seed` the samplers; `shortlist` "unidirectional-gibbs"; `max_fills` "exact".
@@ -77,7 +80,8 @@ def fill_templates(
         batch_size=batch_size,
         lengths=lengths,
         max_length=max_length,
-        length_reward=length_reward,
+        num_lengths=num_lengths,
+        length_prior=length_prior,
         seed=seed,
         shortlist=shortlist,
         max_fills=max_fills,
@@ -87,34 +91,16 @@ def fill_templates(
     check_required(required, templates, banned, forward.vocab_size)
     if method in SAMPLERS and any(required):
         raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
-    templates = [with_room(template, len(words)) for template, words in zip(templates, required, strict=True)]
-    gapped = [index for index, template in enumerate(templates) if any(isinstance(token, Gap) for token in template)]
-    tried = lengths_to_try(
-        forward,
-        backward,
-        [templates[index] for index in gapped],
-        settings,
-        conditions=select_conditions(conditions, gapped),
-        banned=banned,
+    plans = plan_lengths(
+        forward, backward, templates, settings, conditions=conditions, banned=banned, required=required
     )
-    choices: list[list[tuple[int, ...]]] = [[()] for _ in templates]
-    for index, lengths_of_gap in zip(gapped, tried, strict=True):
-        choices[index] = [(length,) for length in lengths_of_gap]
-    owners = [index for index, several in enumerate(choices) for _ in several]
-    layouts = [
-        Layout.of(stretch(template, one), words)
-        for template, words, several in zip(templates, required, choices, strict=True)
-        for one in several
-    ]
-    found = iter(
-        fill_in_batches(
+
+    def search(layouts: list[Layout], owners: list[int]) -> list[list[Fill]]:
+        return fill_in_batches(
             forward, backward, layouts, METHODS[method], settings, conditions=conditions, banned=banned, owners=owners
         )
-    )
-    results = []
-    for several in choices:
-        answers = [(sum(one), next(found)) for one in several]
-        results.append(answers[0][1] if several == [()] else best_over_lengths(method, answers, settings))
+
+    results = fill_gaps(method, templates, plans, search, settings)
     say_if_fewer(results, settings.num_return_sequences)
     return results
 
