@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from .beam import Opening, beam_search
-from .pair import Fill
+from .pair import Fill, best_fills
 from .settings import Settings
 from .step_model import Conditions, State, StepModel, select_conditions, select_rows
 from .template import Gap, Layout, Template
@@ -150,4 +150,4 @@ def best_over_lengths(method: str, answers: Sequence[tuple[int, list[Fill]]], se
             else:
                 ranking = fill.score + 2 * reward * length
             fills.append(replace(fill, ranking_score=ranking, lengths=(length,)))
-    return sorted(fills, key=lambda fill: -fill.ranking_score)[: settings.num_return_sequences]
+    return best_fills(fills, settings)

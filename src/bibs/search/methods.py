@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .bidirectional import search_both_ways
 from .exact import enumerate_fills
 from .lengths import best_over_lengths, lengths_to_try
-from .pair import Fill, check_problem, fill_in_batches, say_if_fewer
+from .pair import Fill, best_fills, check_problem, fill_in_batches, say_if_fewer
 from .sampling import coordinate_descent, gsn, gsn_random, unidirectional_gibbs
 from .settings import Direction, LengthRule, Settings
 from .step_model import Conditions, StepModel, select_conditions
@@ -41,6 +41,7 @@ def fill_templates(
     num_beams: int = 5,
     num_rounds: int = 4,
     num_return_sequences: int = 1,
+    diversity_penalty: float = 0.0,
     start: Direction = "backward",
     rescore: bool = True,
     trace: bool = False,
@@ -58,6 +59,9 @@ def fill_templates(
     `banned` ids never fill a free slot; each id of a template's `must_include` (at most four) fills at least one. The
     samplers do not know the latter.
 
+    With a `diversity_penalty`, each of the `num_return_sequences` has a group of `num_beams` beams to itself, which
+    avoids the tokens of the groups before it: the best new fill of every group is returned. For searches with beams.
+
     A `Gap` in a template is a blank of unknown length: `lengths` is the rule by which lengths are tried and compared,
     `max_length` the most words it may have, `length_reward` what a word is worth to "unknown".
 
@@ -70,6 +74,7 @@ def fill_templates(
         num_beams=num_beams,
         num_rounds=num_rounds,
         num_return_sequences=num_return_sequences,
+        diversity_penalty=diversity_penalty,
         start=start,
         rescore=rescore,
         trace=trace,
@@ -87,6 +92,8 @@ def fill_templates(
     check_required(required, templates, banned, forward.vocab_size)
     if method in SAMPLERS and any(required):
         raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
+    if method in (*SAMPLERS, "exact") and diversity_penalty:
+        raise ValueError(f"`diversity_penalty` must be 0 where `method` has no beams, but it is {method!r}")
     templates = [with_room(template, len(words)) for template, words in zip(templates, required, strict=True)]
     gapped = [index for index, template in enumerate(templates) if any(isinstance(token, Gap) for token in template)]
     tried = lengths_to_try(
@@ -114,7 +121,9 @@ def fill_templates(
     results = []
     for several in choices:
         answers = [(sum(one), next(found)) for one in several]
-        results.append(answers[0][1] if several == [()] else best_over_lengths(method, answers, settings))
+        results.append(
+            best_fills(answers[0][1], settings) if several == [()] else best_over_lengths(method, answers, settings)
+        )
     say_if_fewer(results, settings.num_return_sequences)
     return results
 
@@ -130,6 +139,7 @@ def bidirectional_beam_search(
     num_beams: int = 5,
     num_rounds: int = 4,
     num_return_sequences: int = 1,
+    diversity_penalty: float = 0.0,
     start: Direction = "backward",
     rescore: bool = True,
     trace: bool = False,
@@ -146,6 +156,8 @@ def bidirectional_beam_search(
     - `must_include`: per template, up to four ids that must each fill at least one free slot. Every subset of k such
       ids has its own `num_beams` beams, so the cost grows with 2^k.
     - `num_rounds`: a round is one pass each way, after a plain first pass from the `start` side.
+    - `diversity_penalty`: what an extension loses for each beam of another group that put the same token in the same
+      slot; there is one group of `num_beams` beams for each of the `num_return_sequences`, and the first pays nothing.
     - `rescore`: score the fills of all passes exactly and return the best. Without it, the paper as written: the last
       pass's fills in that pass's own, approximate order.
     - `trace`: keep the top fill and the frontiers of every pass on each result.
@@ -163,6 +175,7 @@ def bidirectional_beam_search(
         num_beams=num_beams,
         num_rounds=num_rounds,
         num_return_sequences=num_return_sequences,
+        diversity_penalty=diversity_penalty,
         start=start,
         rescore=rescore,
         trace=trace,

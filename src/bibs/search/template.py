@@ -58,6 +58,10 @@ class Layout:
     def fill(self, tokens: Sequence[int]) -> tuple[int, ...]:
         return (*self.context, *tokens, *self.rest)
 
+    @property
+    def has_room(self) -> bool:
+        return self.region.count(None) >= len(self.required)
+
     def free_words(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Of the tokens of a filled region, those in free slots."""
         return tuple(token for token, slot in zip(tokens, self.region, strict=True) if slot is None)
@@ -112,6 +116,8 @@ def free_slots(template: Template) -> float:
 def with_room(template: Template, count: int) -> Template:
     """The same template, its gap (if it has one) never so short that `count` words do not fit."""
     short = count - sum(slot is None for slot in template)
+    if short <= 0 or sum(isinstance(slot, Gap) for slot in template) != 1:
+        return template
     return [replace(slot, minimum=max(slot.minimum, short)) if isinstance(slot, Gap) else slot for slot in template]
 
 
