@@ -1,11 +1,13 @@
 """The search written out over dictionaries: every connection (b, y, b') looked at, one by one, in plain Python.
 
-An independent second implementation that also knows words that must appear. It reads `HistoryModel` alone.
+An independent second implementation that also knows words that must appear and groups that avoid each other. It reads
+`HistoryModel` alone.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +20,21 @@ Prefix = tuple[int, ...]
 @dataclass
 class HandPass:
     frontiers: list[dict[Prefix, float]] = field(default_factory=list)  # slot -> partial fill -> running score
-    ranking: dict[Prefix, float] = field(default_factory=dict)  # complete fill -> what it was chosen by
+    ranking: dict[Prefix, float] = field(default_factory=dict)  # complete fill -> what it was ranked by, penalty apart
+
+
+@dataclass
+class Side:
+    """One model before a template."""
+
+    model: HistoryModel
+    layout: Layout
+
+    def held(self, prefix: Prefix) -> frozenset[int]:
+        return held(prefix, self.layout.region[: len(prefix)], self.layout.required)
+
+    def log_prob(self, prefix: Prefix, y: int) -> float:
+        return float(self.model.log_probs_after([*self.layout.context, *prefix])[y])
 
 
 def held(tokens: Sequence[int], slots: Sequence[int | None], required: Sequence[int]) -> frozenset[int]:
@@ -26,44 +42,57 @@ def held(tokens: Sequence[int], slots: Sequence[int | None], required: Sequence[
     return frozenset(t for t, slot in zip(tokens, slots, strict=True) if slot is None and t in required)
 
 
+def extensions(
+    near: Side, frontier: dict[Prefix, float], banned: Sequence[int], far: Side | None, beyond: dict[Prefix, float]
+) -> tuple[dict[Prefix, float], dict[Prefix, float]]:
+    """Running score and ranking of each extension that can become a whole fill. `beyond` is the far side's frontier."""
+    region, required = near.layout.region, set(near.layout.required)
+    slot = len(next(iter(frontier), ()))
+    allowed = [y for y in range(near.model.vocab_size) if y not in banned]
+    if region[slot] is not None:
+        allowed = [region[slot]]
+    running = {(*prefix, y): score + near.log_prob(prefix, y) for prefix, score in frontier.items() for y in allowed}
+    free_left = sum(other is None for other in region[slot + 1 :])
+    running = {p: score for p, score in running.items() if len(required - near.held(p)) <= free_left}
+    ranking: dict[Prefix, float] = {}
+    for prefix, score in running.items():
+        for other, c in beyond.items() if far else ():
+            if near.held(prefix) | far.held(other) == required:
+                connected = score + c + far.log_prob(other, prefix[-1])
+                ranking[prefix] = max(ranking.get(prefix, -math.inf), connected)
+    if not any(value > -math.inf for value in ranking.values()):
+        ranking = dict(running)  # nothing connects: the pass goes on as if there were no far side
+    return running, ranking
+
+
 def one_pass(
-    model: HistoryModel,
-    layout: Layout,
+    near: Side,
     banned: Sequence[int],
     num_beams: int,
-    far: tuple[HistoryModel, Layout, HandPass] | None,
-) -> HandPass:
-    region, required = layout.region, layout.required
-    seen = HandPass()
-    frontier: dict[Prefix, float] = {(): 0.0}
-    for slot, fixed in enumerate(region):
-        seen.frontiers.append(frontier)
-        allowed = [fixed] if fixed is not None else [y for y in range(model.vocab_size) if y not in banned]
-        free_left = sum(other is None for other in region[slot + 1 :])
-        running = {
-            (*prefix, y): score + float(model.log_probs_after([*layout.context, *prefix])[y])
-            for prefix, score in frontier.items()
-            for y in allowed
-        }
-        near = {prefix: held(prefix, region[: slot + 1], required) for prefix in running}
-        ranked = {prefix: score for prefix, score in running.items() if len(required) - len(near[prefix]) <= free_left}
-        if far:
-            steered: dict[Prefix, float] = {}
-            far_model, far_layout, far_pass = far
-            for prefix, score in ranked.items():
-                for other, c in far_pass.frontiers[len(region) - 1 - slot].items():
-                    if near[prefix] | held(other, far_layout.region[: len(other)], required) == set(required):
-                        g = float(far_model.log_probs_after([*far_layout.context, *other])[prefix[-1]])
-                        steered[prefix] = max(steered.get(prefix, -math.inf), score + c + g)
-            if any(score > -math.inf for score in steered.values()):
-                ranked = steered  # else nothing connects, and the pass goes on as if there were no far side
-        banks: dict[frozenset[int], list[Prefix]] = {}
-        for prefix in sorted(ranked, key=lambda prefix: -ranked[prefix]):
-            if ranked[prefix] > -math.inf:
-                banks.setdefault(near[prefix], []).append(prefix)
-        chosen = [prefix for bank in banks.values() for prefix in bank[:num_beams]]
-        frontier = {prefix: running[prefix] for prefix in chosen}
-        seen.ranking = {prefix: ranked[prefix] for prefix in chosen}
+    far: Side | None,
+    told: Sequence[HandPass],
+    num_groups: int,
+    penalty: float,
+) -> list[HandPass]:
+    """One pass of every group. `told` is the last pass of each from the far side."""
+    width = len(near.layout.region)
+    seen = [HandPass() for _ in range(num_groups)]
+    frontiers: list[dict[Prefix, float]] = [{(): 0.0} for _ in seen]
+    for slot in range(width):
+        used: Counter[int] = Counter()
+        for group, frontier in enumerate(frontiers):
+            seen[group].frontiers.append(frontier)
+            beyond = told[group].frontiers[width - 1 - slot] if far else {}
+            running, ranking = extensions(near, frontier, banned, far, beyond) if frontier else ({}, {})
+            lowered = {prefix: value - penalty * used[prefix[-1]] for prefix, value in ranking.items()}
+            banks: dict[frozenset[int], list[Prefix]] = {}
+            for prefix in sorted(lowered, key=lambda prefix: -lowered[prefix]):
+                if ranking[prefix] > -math.inf:
+                    banks.setdefault(near.held(prefix), []).append(prefix)
+            chosen = [prefix for bank in banks.values() for prefix in bank[:num_beams]]
+            used.update(prefix[-1] for prefix in chosen)
+            frontiers[group] = {prefix: running[prefix] for prefix in chosen}
+            seen[group].ranking = {prefix: ranking[prefix] for prefix in chosen}
     return seen
 
 
@@ -76,12 +105,15 @@ def search_by_hand(
     banned: Sequence[int] = (),
     num_beams: int,
     num_rounds: int,
-) -> list[HandPass]:
-    """Every pass, the plain right-to-left one first."""
+    num_groups: int = 1,
+    penalty: float = 0.0,
+) -> list[list[HandPass]]:
+    """Every pass of every group, the plain right-to-left one first."""
     layout = Layout.of(template, required)
-    sides = {True: (forward, layout), False: (backward, layout.mirrored())}
-    passes: list[HandPass] = []
+    sides = {True: Side(forward, layout), False: Side(backward, layout.mirrored())}
+    passes: list[list[HandPass]] = []
     for number in range(1 + 2 * num_rounds):
         near, far = sides[number % 2 == 1], sides[number % 2 == 0]
-        passes.append(one_pass(*near, banned, num_beams, (*far, passes[-1]) if passes else None))
+        last = passes[-1] if passes else []
+        passes.append(one_pass(near, banned, num_beams, far if passes else None, last, num_groups, penalty))
     return passes

@@ -98,9 +98,12 @@ def test_every_pass_equals_the_search_written_out_by_hand(problem, num_beams, nu
         trace=True,
     )  # fmt: skip
     for template, words, (best, *_) in zip(many, required, found, strict=True):
-        judged = search_by_hand(
-            forward, backward, template, required=words, banned=banned, num_beams=num_beams, num_rounds=num_rounds
-        )
+        judged = [
+            one
+            for (one,) in search_by_hand(
+                forward, backward, template, required=words, banned=banned, num_beams=num_beams, num_rounds=num_rounds
+            )
+        ]
         assert len(best.trace) <= len(judged)
         for ours, theirs in zip(best.trace, judged, strict=False):
             for frontier, truth in zip(ours.frontiers, theirs.frontiers, strict=True):
@@ -128,9 +131,9 @@ def test_passes_of_models_to_which_much_is_impossible_equal_those_by_hand(proble
     judged = search_by_hand(
         forward, backward, template, required=words, banned=banned, num_beams=num_beams, num_rounds=3
     )
-    frontiers = [[set(slot) for slot in one.frontiers] for one in judged]
+    frontiers = [[set(slot) for slot in one.frontiers] for (one,) in judged]
     passes: list[Pass] = []
-    for number, truth in enumerate(judged):
+    for number, (truth,) in enumerate(judged):
         latest = beam_search(
             openings[number % 2],
             num_beams=num_beams,

@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("command", ["captions", "convergence", "madlibs", "madlibs-captions", "nll"])
+@pytest.mark.parametrize("command", ["captions", "convergence", "diversity", "madlibs", "madlibs-captions", "nll"])
 def test_every_command_helps_with_an_example(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,6 +111,7 @@ class Infiller:
         method: str = ...,
         num_beams: int = ...,
         num_return_sequences: int = ...,
+        diversity_penalty: float = ...,
         num_rounds: int = ...,
         batch_size: int | None = ...,
         lengths: LengthRule = ...,
@@ -133,6 +134,7 @@ class Infiller:
         method: str = ...,
         num_beams: int = ...,
         num_return_sequences: int = ...,
+        diversity_penalty: float = ...,
         num_rounds: int = ...,
         batch_size: int | None = ...,
         lengths: LengthRule = ...,
@@ -154,6 +156,7 @@ class Infiller:
         method: str = "bibs",
         num_beams: int = 5,
         num_return_sequences: int = 1,
+        diversity_penalty: float = 0.0,
         num_rounds: int = 4,
         batch_size: int | None = None,
         lengths: LengthRule = "unknown",
@@ -171,6 +174,8 @@ class Infiller:
         `images` holds a picture (file, array or PIL image), a ready vector, or None for each template.
         `must_include` holds up to four words that must each stand somewhere in the blanks of every template, or one
         such list per template; `bad_words` holds words that never fill a blank.
+        With a `diversity_penalty` (try 1) the `num_return_sequences` completions differ in more of their words: each is
+        searched apart, and a word loses so much for every beam of an earlier one that has it in the same place.
         """
         one = isinstance(templates, str)
         texts = [templates] if isinstance(templates, str) else templates
@@ -193,6 +198,7 @@ class Infiller:
             num_beams=num_beams,
             num_rounds=num_rounds,
             num_return_sequences=num_return_sequences,
+            diversity_penalty=diversity_penalty,
             start=start,
             rescore=rescore,
             trace=trace,

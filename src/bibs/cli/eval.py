@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bibs.cli.eval_captions import captions
 from bibs.cli.eval_convergence import convergence
+from bibs.cli.eval_diversity import diversity
 from bibs.cli.eval_madlibs import madlibs, madlibs_captions
 from bibs.cli.eval_options import Data, Model, Split, VectorIds, Vectors, load_vectors
 
@@ -79,5 +80,6 @@ def show_likelihood(result: Likelihood) -> None:
 
 app.command()(captions)
 app.command()(convergence)
+app.command()(diversity)
 app.command()(madlibs)
 app.command()(madlibs_captions)

@@ -50,3 +50,10 @@ def parse_numbers(text: str, name: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise ValueError(f"`{name}` must be whole numbers with commas between, but are {text!r}") from None
+
+
+def parse_reals(text: str, name: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ValueError(f"`{name}` must be numbers with commas between, but are {text!r}") from None

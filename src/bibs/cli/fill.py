@@ -43,6 +43,9 @@ def fill(
     num_return_sequences: Annotated[
         int, typer.Option("--num-return-sequences", "-n", help="Completions per template.")
     ] = 1,
+    diversity_penalty: Annotated[
+        float, typer.Option(help="Let the completions differ in more words: 1, say. Each is then searched apart.")
+    ] = 0.0,
     num_rounds: Annotated[int, typer.Option(help="Passes each way, at most.")] = 4,
     lengths: Annotated[str, typer.Option(help="How `___` finds its length: unknown, or paper.")] = "unknown",
     max_length: Annotated[int, typer.Option(help="The most words that `___` may have.")] = 20,
@@ -76,6 +79,7 @@ def fill(
         "method": method,
         "num_beams": num_beams,
         "num_return_sequences": num_return_sequences,
+        "diversity_penalty": diversity_penalty,
         "num_rounds": num_rounds,
         "lengths": lengths,
         "max_length": max_length,

@@ -20,7 +20,7 @@ import torch
 
 from .length_prior import ScoreKind
 from .meeting import Sides, meet
-from .pair import Fill
+from .pair import Fill, best_fills
 from .run_on import run_on
 from .settings import Settings
 from .step_model import Conditions, StepModel, select_conditions
@@ -105,12 +105,7 @@ def _across(method: str, fill: Fill, lengths: Lengths, plan: Plan, settings: Set
 
 def _merge(found: Mapping[Lengths, list[Fill]], settings: Settings) -> list[Fill]:
     """The best over all lengths. Two combinations may make the same sentence: it is returned once."""
-    if () in found:
-        return found[()]  # no gaps: as the method sorts them
-    distinct: dict[Tokens, Fill] = {}
-    for fill in sorted(itertools.chain.from_iterable(found.values()), key=lambda fill: -fill.ranking_score):
-        distinct.setdefault(fill.tokens, fill)
-    return list(distinct.values())[: settings.num_return_sequences]
+    return best_fills(itertools.chain.from_iterable(found.values()), settings)
 
 
 def plan_lengths(

@@ -42,6 +42,7 @@ def fill_templates(
     num_beams: int = 5,
     num_rounds: int = 4,
     num_return_sequences: int = 1,
+    diversity_penalty: float = 0.0,
     start: Direction = "backward",
     rescore: bool = True,
     trace: bool = False,
@@ -60,6 +61,9 @@ def fill_templates(
     `banned` ids never fill a free slot; each id of a template's `must_include` (at most four) fills at least one. The
     samplers do not know the latter.
 
+    With a `diversity_penalty`, each of the `num_return_sequences` has a group of `num_beams` beams to itself, which
+    avoids the tokens of the groups before it: the best new fill of every group is returned. For searches with beams.
+
     A `Gap` in a template is a blank of unknown length: `lengths` is the rule by which lengths are tried and compared,
     `max_length` the most words it may have where it does not say. "unknown" searches the `num_lengths` lengths that
     look best (None: all), and compares what it finds by `length_prior`.
@@ -73,6 +77,7 @@ def fill_templates(
         num_beams=num_beams,
         num_rounds=num_rounds,
         num_return_sequences=num_return_sequences,
+        diversity_penalty=diversity_penalty,
         start=start,
         rescore=rescore,
         trace=trace,
@@ -91,6 +96,8 @@ def fill_templates(
     check_required(required, templates, banned, forward.vocab_size)
     if method in SAMPLERS and any(required):
         raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
+    if method in (*SAMPLERS, "exact") and diversity_penalty:
+        raise ValueError(f"`diversity_penalty` must be 0 where `method` has no beams, but it is {method!r}")
     plans = plan_lengths(
         forward, backward, templates, settings, conditions=conditions, banned=banned, required=required
     )
@@ -116,6 +123,7 @@ def bidirectional_beam_search(
     num_beams: int = 5,
     num_rounds: int = 4,
     num_return_sequences: int = 1,
+    diversity_penalty: float = 0.0,
     start: Direction = "backward",
     rescore: bool = True,
     trace: bool = False,
@@ -132,6 +140,8 @@ def bidirectional_beam_search(
     - `must_include`: per template, up to four ids that must each fill at least one free slot. Every subset of k such
       ids has its own `num_beams` beams, so the cost grows with 2^k.
     - `num_rounds`: a round is one pass each way, after a plain first pass from the `start` side.
+    - `diversity_penalty`: what an extension loses for each beam of another group that put the same token in the same
+      slot; there is one group of `num_beams` beams for each of the `num_return_sequences`, and the first pays nothing.
     - `rescore`: score the fills of all passes exactly and return the best. Without it, the paper as written: the last
       pass's fills in that pass's own, approximate order.
     - `trace`: keep the top fill and the frontiers of every pass on each result.
@@ -149,6 +159,7 @@ def bidirectional_beam_search(
         num_beams=num_beams,
         num_rounds=num_rounds,
         num_return_sequences=num_return_sequences,
+        diversity_penalty=diversity_penalty,
         start=start,
         rescore=rescore,
         trace=trace,

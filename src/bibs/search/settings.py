@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,7 @@ class Settings:
     num_beams: int = 5
     num_rounds: int = 4
     num_return_sequences: int = 1
+    diversity_penalty: float = 0.0
     start: Direction = "backward"
     rescore: bool = True
     trace: bool = False
@@ -46,10 +48,17 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"`{name}` must be a whole number of at least {least}, but is {value!r}")
+        if not 0 <= self.diversity_penalty < math.inf:
+            raise ValueError(f"`diversity_penalty` must be a number of at least 0, but is {self.diversity_penalty!r}")
         if self.start not in ("forward", "backward"):
             raise ValueError(f"`start` must be 'forward' or 'backward', but is {self.start!r}")
         if self.lengths not in ("unknown", "paper"):
             raise ValueError(f"`lengths` must be 'unknown' or 'paper', but is {self.lengths!r}")
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of beams that each answer once."""
+        return self.num_return_sequences if self.diversity_penalty else 1
 
     @property
     def examples_per_batch(self) -> int:

@@ -58,6 +58,10 @@ class Layout:
     def fill(self, tokens: Sequence[int]) -> tuple[int, ...]:
         return (*self.context, *tokens, *self.rest)
 
+    @property
+    def has_room(self) -> bool:
+        return self.region.count(None) >= len(self.required)
+
     def free_words(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Of the tokens of a filled region, those in free slots."""
         return tuple(token for token, slot in zip(tokens, self.region, strict=True) if slot is None)
