@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,8 @@ def test_every_public_name_exists_and_the_list_is_sorted_and_short(name):
     assert all(hasattr(module, public) for public in module.__all__)
     assert len(module.__all__) <= 12
     assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_the_command_line_helps_without_loading_torch() -> None:
+    code = "import sys, bibs, bibs.cli; sys.exit('torch' in sys.modules or not set(bibs.__all__) <= set(dir(bibs)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -59,6 +59,17 @@ def test_a_bad_template_is_named_and_the_others_are_filled(corpus):
     assert err[0].startswith("bibs: standard input, line 2: template, character 3")
 
 
+def test_words_are_required_and_barred(corpus):
+    lines = ["a man is _ a _", "a man _ a wave", "a wave"]
+    code, out, err = bibs(
+        "fill", "--corpus", corpus, *lines, "--must-include", "horse", "--bad-word", "is", "--bad-word", "riding"
+    )
+    assert code == 1
+    assert [("horse" in line, "riding" in line) for line in out] == [(True, False), (True, False)]
+    assert len(err) == 1
+    assert err[0].startswith("bibs: template 3: a template must have room for the words of `must_include` (1), but has")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -70,6 +81,10 @@ def test_a_bad_template_is_named_and_the_others_are_filled(corpus):
         (["--corpus", "CORPUS", "a _", "--method", "magic"], "bibs: `method` must be one of bibs, forward,"),
         (["--corpus", "CORPUS", "--model", "x", "a _"], "bibs: `--model` and `--corpus` exclude each other"),
         (["--model", "nowhere", "a _"], "bibs: no model directory at nowhere"),
+        (
+            ["--corpus", "CORPUS", "a _", "--must-include", "zebra"],
+            "bibs: `must_include` must hold words that the model knows, but holds 'zebra'",
+        ),
         (["--corpus", "LATIN", "a _"], "bibs: LATIN is not UTF-8 text"),
         (["--corpus", "CORPUS", "--order", "0", "a _"], "bibs: `order` must be"),
     ],

@@ -88,7 +88,7 @@ def test_every_command_helps_with_an_example(
 def test_convergence_prints_its_passes_as_json(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("bibs.cli.eval_convergence.write_convergence", lambda *_, **__: None)
+    monkeypatch.setattr("bibs.evaluation.convergence_report.write_convergence", lambda *_, **__: None)
     options = ["--removed", "50", "--num-rounds", 1, "--json"]
     assert call(monkeypatch, "convergence", *common(home, tmp_path / "out"), *options) == 0
     assert [row["pass"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1, 2]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from bibs.data import Features
 from bibs.evaluation import captions as captions_module
@@ -24,10 +25,12 @@ from bibs.evaluation.metrics import METRICS
 from bibs.evaluation.nade import NadeFiller
 from bibs.evaluation.outputs import Finished
 from bibs.evaluation.runs import Cell, Run
+from bibs.evaluation.tables import Entry, Table, to_compact_markdown
 from bibs.evaluation.tasks import Example
 from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig
 from bibs.models.storage import save_json
+from bibs.search import fill_templates
 from bibs.text import Vocabulary
 from tiny_captions import SIZE, make_home
 
@@ -277,25 +280,78 @@ def test_cells_have_distinct_names() -> None:
     assert names == {"captions/test/25/known", "captions/test/50/known", "captions/test/known"}
 
 
-def test_nade_stands_beside_the_searches_and_is_scored_by_the_pair(home: Path, tmp_path: Path) -> None:
+def make_nade(home: Path, folder: Path) -> NadeFiller:
     vocabulary = Vocabulary.load(home / "model" / "vocabulary.txt")
     config = RecurrentConfig(len(vocabulary), hidden_size=8, embedding_size=8, condition_size=SIZE)
     torch.manual_seed(1)
-    NADE(config).save(tmp_path / "nade.safetensors", dtype=None)
-    save_json(tmp_path / "config.json", {"nade": asdict(config), "missing": 0.5})
-    vocabulary.save(tmp_path / "vocabulary.txt")
+    NADE(config).save(folder / "nade.safetensors", dtype=None)
+    save_json(folder / "config.json", {"nade": asdict(config), "missing": 0.5})
+    vocabulary.save(folder / "vocabulary.txt")
     pair = PairFiller(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"))
-    filler = NadeFiller.load(tmp_path, pair)
+    return NadeFiller.load(folder, pair)
+
+
+def test_nade_stands_beside_the_searches_and_is_ranked_by_the_pair(home: Path, tmp_path: Path) -> None:
+    filler = make_nade(home, tmp_path)
+    pair = filler.pair
     examples = [
         Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",)),
         Example(2, 2, "", ("a",), ("cat",), ("in",)),
     ]
+    drawn = filler.nade.fill(pair.templates(examples), pair.conditions(examples), num_samples=4, banned=pair.banned)
     answers = filler(Method("nade", 4), examples, "known")
-    assert [len(answer.words) for answer in answers] == [2, 1]
-    scored = pair.score(examples, [answer.words for answer in answers])
-    assert [each.score for each in scored] == pytest.approx([answer.score for answer in answers], abs=1e-4)
-    with pytest.raises(ValueError, match="`lengths` must be known for nade"):
-        CaptionSettings(methods="all", lengths=("known", "paper")).parsed_methods(("nade",))
+    for example, fills, answer in zip(examples, drawn, answers, strict=True):
+        words = [pair.words_in_blank(example, fill.tokens) for fill in fills]
+        scores = [pair.score([example], [each])[0].score for each in words]
+        assert answer.words == words[scores.index(max(scores))]
+        assert answer.score == pytest.approx(max(scores), abs=1e-4)
     Vocabulary(["other"]).save(tmp_path / "vocabulary.txt")
     with pytest.raises(ValueError, match="`nade` must have the vocabulary of `model`"):
         NadeFiller.load(tmp_path, pair)
+
+
+@pytest.mark.parametrize("lengths", ["paper", "unknown"])
+def test_nade_looks_where_the_searches_look_and_is_ranked_as_they_are(
+    home: Path, tmp_path: Path, lengths: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With samples that are the search's own fills, it must choose what the search chose."""
+    filler = make_nade(home, tmp_path)
+    pair = filler.pair
+    examples = [
+        Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",)),
+        Example(2, 2, "", ("a",), ("cat",), ("in", "a", "tree")),
+    ]
+
+    def search(model: NADE, templates: list[list[int | None]], conditions: Tensor, **options: object) -> object:
+        return fill_templates(
+            pair.forward, pair.backward, templates, conditions=conditions, num_beams=3, banned=pair.banned
+        )
+
+    monkeypatch.setattr(NADE, "fill", search)
+    for found, wanted in zip(
+        filler(Method("nade", 3), examples, lengths), pair(Method("bibs", 3), examples, lengths), strict=True
+    ):
+        assert found.words == wanted.words
+        assert found.score == pytest.approx(wanted.score, abs=1e-4)
+
+
+def test_the_width_of_equal_time_is_where_the_times_meet() -> None:
+    def row(method: str, width: int, seconds: float) -> dict[str, object]:
+        return {"method": method, "num_beams": width, "seconds": seconds}
+
+    ours = [row("bibs", 5, 4.0), row("bibs", 5, 8.0)]  # two cells
+    theirs = [row(key, width, width / 2) for key, width in [("rerank-sum", 5), ("rerank-sum@40", 40)] for _ in "ab"]
+    (note,) = results_module.equal_time_notes([*ours, *theirs, row("bibs@1", 1, 1.0), row("forward", 5, 1.0)])
+    assert note == "BiRNN-f+b takes the processor time of BiBS (12 s) with about 12.0 beams."
+    assert not results_module.equal_time_notes([*ours, row("rerank-sum", 5, 1.0), row("rerank-sum@9", 9, 2.0)])
+    assert not results_module.equal_time_notes(theirs)
+
+
+def test_a_compact_table_holds_every_number_in_its_place() -> None:
+    rows = (("a", (Entry("0.25"), Entry("-0.50", "[1, 2]"), Entry("10.0", best=True), Entry("n/a"))),)
+    table = Table("t", (("r = 25 %", ("x", "y")), ("r = 50 %", ("x", "y"))), rows)
+    assert to_compact_markdown(table).splitlines() == [
+        "| x / y | r = 25 % | r = 50 % |",
+        "|---|---|---|",
+        "| a | .25 / -.50 | **10.0** / n/a |",
+    ]

@@ -73,6 +73,45 @@ def test_a_bad_template_gets_one_clear_line(infiller, templates, message):
     assert "\n" not in str(error.value)
 
 
+def test_words_that_must_appear_do_and_bad_ones_do_not(infiller):
+    both = ["a _ is _ on the beach", "A man ___{2,4} the beach"]
+    for completions in infiller(both, must_include=["Dog"], bad_words=["sitting", "zebra"], num_return_sequences=3):
+        for completion in completions:
+            assert "dog" in " ".join(completion.spans).split()
+            assert "sitting" not in completion.text
+    each = infiller(both, must_include=[["woman"], ["dog", "running"]])
+    assert "woman" in each[0][0].spans
+    assert {"dog", "running"} <= set(each[1][0].spans[0].split())
+    assert each[0] == infiller(both[0], must_include=["woman"])
+    assert infiller(both, must_include=[[], []]) == infiller(both, must_include=[]) == infiller(both)
+    # Fixed words are no matter of either list.
+    assert infiller("a man _ riding a wave", bad_words=["man"])[0].text == "a man is riding a wave"
+    assert infiller("a man _ riding", must_include=["man"])[0].spans == ("man",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"must_include": "dog"}, "`must_include` must be a list of words, but is 'dog'"),
+        ({"must_include": ["small wave"]}, "`must_include` must hold single words, but holds 'small wave'"),
+        ({"must_include": [""]}, "`must_include` must hold single words, but holds ''"),
+        ({"must_include": ["zebra"]}, "`must_include` must hold words that the model knows, but holds 'zebra'"),
+        ({"must_include": ["<unk>"]}, "`must_include` must hold words that the model knows, but holds 'unk'"),
+        ({"must_include": ["dog"], "bad_words": ["DOG"]}, "must hold no word of `bad_words`, but holds 'dog'"),
+        ({"must_include": ["a", "on", "the", "dog", "is"]}, "`must_include` must hold at most 4 words, but holds 5"),
+        ({"must_include": ["a", "on"]}, r"must have room for the words of `must_include` \(2\), but has 1 free slots"),
+        ({"must_include": [["a"], ["on"]]}, r"one list of them per template \(1\), but holds 2"),
+        ({"bad_words": ["small wave"]}, "`bad_words` must hold single words, but holds 'small wave'"),
+        ({"bad_words": 3}, "`bad_words` must be a list of words, but is 3"),
+        ({"must_include": ["dog"], "method": "gsn"}, "`must_include` must be empty where `method` is a sampler"),
+    ],
+)
+def test_bad_words_get_one_clear_line(infiller, options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        infiller("a man _ riding", **options)
+    assert "\n" not in str(error.value)
+
+
 def test_only_blanks_is_a_template_like_any_other(infiller):
     assert len(infiller("_ _ _")[0].text.split()) == 3
 

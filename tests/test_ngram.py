@@ -150,6 +150,19 @@ def test_stepping_equals_starting_from_the_longer_context(
 
 
 @law
+@given(corpora, orders, contexts, st.data())
+def test_scoring_given_tokens_equals_starting_from_the_longer_context(
+    corpus: Corpus, order: int, some: Corpus, data: st.DataObject
+) -> None:
+    model = train(corpus, order)
+    ahead = [data.draw(st.lists(tokens, min_size=1, max_size=5)) for _ in some]
+    scores = model.score(ahead, model.start(some)[1])
+    shorter = model.start([[*context, new[0]] for context, new in zip(some, ahead, strict=True)])[2]
+    longer = model.start([[*context, *new] for context, new in zip(some, ahead, strict=True)])[2]
+    torch.testing.assert_close(scores, longer - shorter)
+
+
+@law
 @given(corpora, orders, contexts)
 def test_a_batch_equals_its_rows_one_by_one(corpus: Corpus, order: int, some: Corpus) -> None:
     model = train(corpus, order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -59,6 +60,23 @@ def test_stepping_equals_the_full_forward_pass(config: RecurrentConfig) -> None:
         log_probs, state = model.step(tokens[:, place], state)
         torch.testing.assert_close(log_probs, expected[:, place])
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=name)
+def test_scoring_given_tokens_equals_stepping_through_them(config: RecurrentConfig) -> None:
+    model = make(config)
+    continuations = [[3], [1, 2, 3, 20, 9, 4], [22, 12], [5, 5, 7, 0]]
+    _, state, _ = model.start([[1, 2], [4], [1, 3, 5], [9, 9]], pictures(config, 4))
+    before = copy.deepcopy(state)
+    scores = model.score(continuations, state)
+    torch.testing.assert_close(state, before, rtol=0, atol=0)
+    for row, tokens in enumerate(continuations):
+        alone = tuple(tuple(part[row : row + 1] for part in layer) for layer in state)
+        expected = torch.zeros(1, dtype=torch.float64)
+        for token, following in itertools.pairwise(tokens):
+            log_probs, alone = model.step(torch.tensor([token]), alone)
+            expected += log_probs[:, following]
+        torch.testing.assert_close(scores[row], expected[0])
 
 
 @pytest.mark.parametrize("config", SHAPES, ids=name)

@@ -22,8 +22,9 @@ from bibs.data import Features
 from bibs.evaluation.nll import evaluate_likelihood
 from bibs.models import storage
 from bibs.models.directory import load_pair
+from bibs.models.nade import load_nade
 from bibs.text import Vocabulary
-from bibs.training import FeatureFiles, Report, Sources, TrainingSettings, load_nade, train, train_nade
+from bibs.training import FeatureFiles, Report, Sources, TrainingSettings, train, train_nade
 from bibs.training import loop as training_loop
 from bibs.training.batches import epoch_batches, make_batch
 from bibs.training.corpus import read_corpus
@@ -529,3 +530,18 @@ def test_a_nade_trains_on_the_same_data_and_is_as_deaf_to_kills(sources: Sources
     assert all(fill.tokens[:2] == tuple(template[:2]) for fill in fills)
     with pytest.raises(ValueError, match=r"another run: missing 0\.2"):
         train_nade(sources, settings, tmp_path / "killed", missing=0.2, resume=True)
+
+
+def test_a_nade_goes_on_from_a_pair_or_a_nade_with_their_words_and_shape(sources: Sources, tmp_path: Path) -> None:
+    train(sources, SETTINGS, tmp_path / "pair", in_parallel=False)
+    other = replace(SETTINGS, hidden_size=7, embedding_size=5, cutoffs=(), epochs=1)
+    first = train_nade(sources, other, tmp_path / "first", init=tmp_path / "pair")
+    assert load_nade(tmp_path / "first").config == load_pair(tmp_path / "pair")[0].config
+    new = train_nade(sources, replace(SETTINGS, epochs=1), tmp_path / "new")
+    assert first.val_losses[0] < new.val_losses[0]
+    scarce = replace(sources, min_count=3)
+    second = train_nade(scarce, other, tmp_path / "second", init=tmp_path / "first")
+    assert second.val_losses[0] < first.val_losses[0]
+    assert (tmp_path / "second" / "vocabulary.txt").read_bytes() == (tmp_path / "pair" / "vocabulary.txt").read_bytes()
+    with pytest.raises(ValueError, match="another run: init"):
+        train_nade(scarce, other, tmp_path / "second", init=tmp_path / "pair", resume=True)

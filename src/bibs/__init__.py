@@ -1,8 +1,15 @@
-"""Fill in the blanks with two models that each read in one direction."""
+"""Fill in the blanks with two models that each read in one direction.
 
-from bibs.infiller import Completion, Infiller
-from bibs.search import Fill, StepModel, bidirectional_beam_search, fill_templates
-from bibs.text import Template, Vocabulary
+Each name is imported when it is first asked for, so that `bibs --help` need not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bibs.infiller import Completion, Infiller
+    from bibs.search import Fill, StepModel, bidirectional_beam_search, fill_templates
+    from bibs.text import Template, Vocabulary
 
 __version__ = "0.1.0"
 
@@ -16,3 +23,24 @@ __all__ = [
     "bidirectional_beam_search",
     "fill_templates",
 ]
+
+_HOMES = {
+    "Completion": "infiller",
+    "Infiller": "infiller",
+    "Fill": "search",
+    "StepModel": "search",
+    "bidirectional_beam_search": "search",
+    "fill_templates": "search",
+    "Template": "text",
+    "Vocabulary": "text",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -17,7 +17,7 @@ from bibs.models.ngram import NGramModel
 from bibs.search import Fill, LengthPrior, StepModel, TracedPass, fill_templates
 from bibs.search.length_prior import UNFITTED
 from bibs.search.settings import Direction, LengthRule
-from bibs.search.template import Gap
+from bibs.search.template import MAX_REQUIRED, Gap
 from bibs.text import Blank, Template, Vocabulary, tokenize
 from bibs.vision import EfficientNetLite0, ImageEncoder, ImageLike
 
@@ -106,6 +106,8 @@ class Infiller:
         templates: str,
         *,
         images: ImageLike | None = ...,
+        must_include: Sequence[str] = ...,
+        bad_words: Sequence[str] = ...,
         method: str = ...,
         num_beams: int = ...,
         num_return_sequences: int = ...,
@@ -126,6 +128,8 @@ class Infiller:
         templates: list[str] | tuple[str, ...],
         *,
         images: Sequence[ImageLike | None] | None = ...,
+        must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
+        bad_words: Sequence[str] = ...,
         method: str = ...,
         num_beams: int = ...,
         num_return_sequences: int = ...,
@@ -145,6 +149,8 @@ class Infiller:
         templates: str | list[str] | tuple[str, ...],
         *,
         images: Any = None,
+        must_include: Sequence[str] | Sequence[Sequence[str]] = (),
+        bad_words: Sequence[str] = (),
         method: str = "bibs",
         num_beams: int = 5,
         num_return_sequences: int = 1,
@@ -163,24 +169,27 @@ class Infiller:
         `lengths` is the rule for blanks of unknown length (`___`), `max_length` the most words that one may have where
         it does not say, `num_lengths` how many of these lengths are searched (None: all).
         `images` holds a picture (file, array or PIL image), a ready vector, or None for each template.
+        `must_include` holds up to four words that must each stand somewhere in the blanks of every template, or one
+        such list per template; `bad_words` holds words that never fill a blank.
         """
-        if isinstance(templates, str):
-            parsed = [self.parse(templates)]
-            images = None if images is None else [images]
-        else:
-            parsed = []
-            for number, text in enumerate(templates):
-                try:
-                    parsed.append(self.parse(text))
-                except ValueError as error:
-                    raise ValueError(f"`templates[{number}]`: {error}") from None
+        one = isinstance(templates, str)
+        texts = [templates] if isinstance(templates, str) else templates
+        bad = self._bad_tokens(bad_words)
+        required = self._required_tokens(must_include, len(texts), bad)
+        parsed = []
+        for number, text in enumerate(texts):
+            try:
+                parsed.append(self.parse(text, room=len(required[number])))
+            except ValueError as error:
+                raise error if one else ValueError(f"`templates[{number}]`: {error}") from None
         found = fill_templates(
             self.forward,
             self.backward,
             [self._slots(template) for template in parsed],
             method=method,
-            conditions=self._conditions(images, len(parsed)),
-            banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk),
+            conditions=self._conditions([images] if one and images is not None else images, len(parsed)),
+            banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad),
+            must_include=required,
             num_beams=num_beams,
             num_rounds=num_rounds,
             num_return_sequences=num_return_sequences,
@@ -197,16 +206,47 @@ class Infiller:
         completions = [
             [self._complete(template, fill) for fill in fills] for template, fills in zip(parsed, found, strict=True)
         ]
-        return completions[0] if isinstance(templates, str) else completions
+        return completions[0] if one else completions
 
-    def parse(self, text: str) -> Template:
-        """Read a template; one that cannot be filled is a ValueError of one line."""
+    def parse(self, text: str, *, room: int = 0) -> Template:
+        """Read a template; one that cannot be filled, or not with `room` words, is a ValueError of one line."""
         if not isinstance(text, str):
             raise ValueError(f"a template must be a string, but is {text!r}")
         template = Template.parse(text)
         if template.num_words > self.max_words:
             raise ValueError(f"a template must have at most {self.max_words} words, but has {template.num_words}")
+        longest = [blank.maximum for blank in template.blanks if blank.maximum is not None]
+        if len(longest) == len(template.blanks) and sum(longest) < room:
+            raise ValueError(
+                f"a template must have room for the words of `must_include` ({room}), but has {sum(longest)} free slots"
+            )
         return template
+
+    def _bad_tokens(self, words: Sequence[str]) -> list[int]:
+        """What the model does not know cannot appear."""
+        return [self.vocabulary.encode([word])[0] for word in _words("bad_words", words) if word in self.vocabulary]
+
+    def _required_tokens(
+        self, must_include: Sequence[str] | Sequence[Sequence[str]], count: int, bad: Sequence[int]
+    ) -> list[list[int]]:
+        """Per template: one list of words for all, or one for each."""
+        nested = not isinstance(must_include, str) and any(not isinstance(words, str) for words in must_include)
+        if nested and len(must_include) != count:
+            raise ValueError(
+                f"`must_include` must hold words, or one list of them per template ({count}), but holds "
+                f"{len(must_include)}"
+            )
+        lists = [_words("must_include", words) for words in (must_include if nested else [must_include])]
+        for words in lists:
+            if len(words) > MAX_REQUIRED:
+                raise ValueError(f"`must_include` must hold at most {MAX_REQUIRED} words, but holds {len(words)}")
+            for word in words:
+                if word not in self.vocabulary:
+                    raise ValueError(f"`must_include` must hold words that the model knows, but holds {word!r}")
+                if self.vocabulary.encode([word])[0] in bad:
+                    raise ValueError(f"`must_include` must hold no word of `bad_words`, but holds {word!r}")
+        required = [self.vocabulary.encode(words) for words in lists]
+        return required if nested else required * count
 
     def _slots(self, template: Template) -> list[int | Gap | None]:
         row = template.row(self.vocabulary)
@@ -241,6 +281,19 @@ class Infiller:
             vectors = dict(zip(pictures, encoded, strict=True))
             conditions = [vectors.get(id(image), known) for image, known in zip(images, conditions, strict=True)]
         return None if all(condition is None for condition in conditions) else conditions
+
+
+def _words(name: str, words: Any) -> list[str]:
+    """Single words as the model reads them, each once."""
+    if isinstance(words, str) or not isinstance(words, Sequence):
+        raise ValueError(f"`{name}` must be a list of words, but is {words!r}")
+    read = []
+    for word in words:
+        tokens = tokenize(word) if isinstance(word, str) else []
+        if len(tokens) != 1:
+            raise ValueError(f"`{name}` must hold single words, but holds {word!r}")
+        read += tokens
+    return list(dict.fromkeys(read))
 
 
 def _is_vector(image: Any) -> bool:

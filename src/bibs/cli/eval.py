@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,8 +14,10 @@ from rich.table import Table
 from bibs.cli.eval_captions import captions
 from bibs.cli.eval_convergence import convergence
 from bibs.cli.eval_madlibs import madlibs, madlibs_captions
-from bibs.data import Features
-from bibs.evaluation.nll import Likelihood, evaluate_likelihood
+from bibs.cli.eval_options import Data, Model, Split, VectorIds, Vectors, load_vectors
+
+if TYPE_CHECKING:
+    from bibs.evaluation.nll import Likelihood
 
 app = typer.Typer(help="Measure models and fills.", no_args_is_help=True)
 
@@ -28,11 +29,11 @@ def evaluate() -> None:
 
 @app.command()
 def nll(
-    model: Annotated[Path, typer.Option(help="A model directory.")],
-    data: Annotated[Path, typer.Option(help="Captions with splits (Karpathy JSON, JSONL, ...).")],
-    features: Annotated[Path | None, typer.Option(help="Image vectors: an .npy file or a feature store.")] = None,
-    feature_ids: Annotated[Path | None, typer.Option(help="The image id of each row of the .npy file.")] = None,
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "val",
+    model: Model,
+    data: Data,
+    features: Vectors = None,
+    feature_ids: VectorIds = None,
+    split: Split = "val",
     limit: Annotated[int | None, typer.Option(help="Score the first captions only.")] = None,
     allow_missing_features: Annotated[
         bool, typer.Option(help="Score captions whose picture has no vector as text alone.")
@@ -43,14 +44,15 @@ def nll(
 
     Example: bibs eval nll --model models/coco --data dataset_coco.json --features F.npy --feature-ids ids.json
     """
-    vectors = Features.load(features, feature_ids) if features else None
+    from bibs.evaluation.nll import evaluate_likelihood
+
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("captions", total=None)
         result = evaluate_likelihood(
             model,
             data,
-            features=vectors,
+            features=load_vectors(features, feature_ids),
             split=split,
             limit=limit,
             allow_missing_features=allow_missing_features,

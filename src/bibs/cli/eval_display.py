@@ -64,13 +64,6 @@ def show_written(notes: Sequence[str], output: Path) -> None:
     console.print(f"Written to {output}: results.json, table.md, table.tex, plots, report.html", highlight=False)
 
 
-def parse_numbers(text: str, name: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ValueError(f"`{name}` must be whole numbers with commas between, but are {text!r}") from None
-
-
 def count_cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

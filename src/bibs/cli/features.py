@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bibs.data import FeatureStore, Pictures, find_pictures
-from bibs.vision import EfficientNetLite0, ImageEncoder, encode_files
+if TYPE_CHECKING:
+    from bibs.data import Pictures
+    from bibs.vision import ImageEncoder
 
 
 def features(
@@ -40,6 +41,9 @@ def features(
 
     Example: bibs features photos/ --output photos.features
     """
+    from bibs.data import find_pictures
+    from bibs.vision import EfficientNetLite0
+
     warnings.filterwarnings("ignore", module=r"PIL\.")  # a picture that is read or named needs no second line
     found = find_pictures(pictures or (), list_file=list_file)
     try:
@@ -91,6 +95,9 @@ class Summary:
 def encode_pictures(
     found: Pictures, encoder: ImageEncoder, output: Path, *, batch_size: int, num_threads: int | None
 ) -> Summary:
+    from bibs.data import FeatureStore
+    from bibs.vision import encode_files
+
     with FeatureStore(output, encoder=encoder.name, size=encoder.size) as store:
         left = {path: image_id for image_id, path in found.paths.items() if image_id not in store}
         already = len(found.paths) - len(left)

@@ -32,6 +32,12 @@ def fill(
     corpus: Annotated[Path | None, typer.Option(help="Count an n-gram pair from this text file instead.")] = None,
     order: Annotated[int, typer.Option(help="The order of the n-grams of --corpus.")] = 3,
     image: Annotated[Path | None, typer.Option(help="A picture that the templates describe.")] = None,
+    must_include: Annotated[
+        list[str] | None, typer.Option(help="A word that must stand in a blank of every template; may be repeated.")
+    ] = None,
+    bad_word: Annotated[
+        list[str] | None, typer.Option(help="A word that never fills a blank; may be repeated.")
+    ] = None,
     method: Annotated[str, typer.Option(help="bibs, forward, backward, rerank-sum, gsn, ...")] = "bibs",
     num_beams: Annotated[int, typer.Option("--num-beams", "-b", help="Partial fills kept at each slot.")] = 5,
     num_return_sequences: Annotated[
@@ -65,6 +71,8 @@ def fill(
     else:
         infiller = Infiller.from_pretrained(model)
     options = {
+        "must_include": must_include or [],
+        "bad_words": bad_word or [],
         "method": method,
         "num_beams": num_beams,
         "num_return_sequences": num_return_sequences,
@@ -117,7 +125,7 @@ def _fill_lines(
     errors: dict[int, str] = {}
     for index, (name, text) in enumerate(lines):
         try:
-            infiller.parse(text)
+            infiller.parse(text, room=len(options["must_include"]))
         except ValueError as error:
             errors[index] = f"{name}: {error}"
     good = [text for index, (_, text) in enumerate(lines) if index not in errors]

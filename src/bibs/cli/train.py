@@ -6,17 +6,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bibs.training import FeatureFiles, Report, Sources, TrainingResult, TrainingSettings, train_nade
-from bibs.training import train as run_training
+if TYPE_CHECKING:
+    from bibs.training import Report, TrainingResult
 
 PLAIN_SECONDS = 30.0
 """In a pipe, each direction says a line this often."""
@@ -63,6 +62,9 @@ def train(
 
     Example: bibs train --data dataset_coco.json --features F.npy --feature-ids ids.json --output models/coco
     """
+    from bibs.training import FeatureFiles, Sources, TrainingSettings, train_nade
+    from bibs.training import train as run_training
+
     settings = TrainingSettings(
         hidden_size=hidden,
         embedding_size=embedding,
@@ -88,14 +90,13 @@ def train(
         allow_missing_features=allow_missing_features,
     )
     if missing is not None:
-        if init is not None:
-            raise ValueError(f"`init` must be left out with `missing`: a NADE starts anew, but it is {init}")
         with progress_display(settings.epochs, ("nade",)) as report:
             losses = train_nade(
                 sources,
-                replace(settings, cutoffs=()),
+                settings,
                 output,
                 missing=missing,
+                init=init,
                 resume=resume,
                 checkpoint_seconds=checkpoint_every * 60,
                 report=report,

@@ -11,7 +11,6 @@ from typing import Any
 from bibs.data import CaptionedImage, Features, read_captions
 from bibs.evaluation.completions import Completing, Completion
 from bibs.evaluation.methods import (
-    KNOWN,
     LENGTHS,
     Fillers,
     Method,
@@ -55,10 +54,7 @@ class CaptionSettings:
 
     def parsed_methods(self, more: Sequence[str] = ()) -> tuple[Method, ...]:
         """`more` can be had besides the searches."""
-        methods = parse_methods(self.methods, num_beams=self.num_beams, more=more)
-        if any(method.name == "nade" for method in methods) and set(self.lengths) != {KNOWN}:
-            raise ValueError(f"`lengths` must be {KNOWN} for nade, but are {', '.join(self.lengths)}")
-        return methods
+        return parse_methods(self.methods, num_beams=self.num_beams, more=more)
 
 
 def evaluate_captions(

@@ -108,9 +108,9 @@ class Tracing:
     filler: PairFiller
 
     def __call__(self, cell: Cell, method: Method, examples: Sequence[Example]) -> list[Trace]:
-        began = time.perf_counter()
+        began = time.process_time()
         found = self.filler.search(method, examples, trace=True)
-        seconds = (time.perf_counter() - began) / len(examples)
+        seconds = (time.process_time() - began) / len(examples)
         truths = self.filler.score(examples, [example.blank for example in examples])
         return [
             _trace(self.filler, cell, method, example, fills[0], truth.score, seconds)

@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from bibs.evaluation.convergence import Convergence, Trace
 from bibs.evaluation.plots import COLOURS, load_pyplot, save_figure
-from bibs.evaluation.report import (
-    Line,
-    Sample,
-    Section,
-    find_picture,
-    paragraph,
-    plot_block,
-    samples_block,
-    samples_markdown,
-    write_report,
-)
-from bibs.evaluation.tables import Entry, Table, to_html, to_latex, to_markdown
+from bibs.evaluation.report import Section, paragraph, plot_block, write_report
+from bibs.evaluation.samples import Line, Sample, find_picture, samples_html, samples_markdown
+from bibs.evaluation.tables import Entry, Table, share_label, to_html, to_latex, to_markdown
 from bibs.models.storage import save_json, write_atomically
 
 if TYPE_CHECKING:
@@ -30,14 +21,17 @@ LEAD = (
     "probability is the mean over both models and all words, the sentence end included."
 )
 NUM_SAMPLES = 6
-SAMPLE_CHOICE = "The first sentences of the random order whose top fill changed at least twice."
+SAMPLE_CHOICE = (
+    "The first sentences of the random order whose top fill changed at least twice. Init is a plain search from right "
+    "to left; the number is S, the joint log probability of the whole sentence."
+)
 
 
 def write_convergence(found: Convergence, *, images: Path | None = None) -> None:
     directory = found.run.directory
     save_json(directory / "results.json", found.json())
     tables = [pass_table(found), answer_table(found)]
-    samples = {cell.name: _samples(found, place, images) for place, cell in enumerate(found.cells)}
+    samples = {share_label(cell.removed): _samples(found, place, images) for place, cell in enumerate(found.cells)}
     markdown = [f"# {TITLE}\n", *(f"- {note}" for note in found.notes), "", *map(to_markdown, tables)]
     for name, few in samples.items():
         markdown += [f"### Completions by pass, {name}\n", SAMPLE_CHOICE + "\n", samples_markdown(few)]
@@ -49,7 +43,7 @@ def write_convergence(found: Convergence, *, images: Path | None = None) -> None
         Section("What was returned", (to_html(tables[1]),)),
     ]
     sections += [
-        Section(f"Completions by pass, {name}", (paragraph(SAMPLE_CHOICE), samples_block(few)))
+        Section(f"Completions by pass, {name}", (paragraph(SAMPLE_CHOICE), samples_html(few)))
         for name, few in samples.items()
         if few
     ]
@@ -73,8 +67,9 @@ def pass_table(found: Convergence) -> Table:
         body.append((_pass_name(number), tuple(entries)))
     return Table(
         "Mean joint log probability and share of settled examples after each pass, 95 % intervals",
-        tuple((f"r = {share} %", columns) for share in shares),
+        tuple((share_label(share), columns) for share in shares),
         tuple(body),
+        corner="pass",
     )
 
 
@@ -93,13 +88,13 @@ def answer_table(found: Convergence) -> Table:
         truth = "n/a" if each["truth_joint"] is None else f"{each['truth_joint']:.3f}"
         above = "n/a" if each["truth_above"] is None else f"{each['truth_above']:.1%}"
         cells = (f"{each['joint']:.3f}", truth, above, f"{each['rounds_to_settle']:.2f}")
-        body.append((f"r = {each['removed']} %", tuple(Entry(text) for text in cells)))
+        body.append((share_label(each["removed"]), tuple(Entry(text) for text in cells)))
     title = "The best of all passes; people's words, where all are in the vocabulary; rounds until settled or stopped"
-    return Table(title, (("", columns),), tuple(body))
+    return Table(title, (("", columns),), tuple(body), corner="")
 
 
 def _pass_name(number: int) -> str:
-    return "Init" if number == 0 else f"pass {number} ({'forward' if number % 2 else 'backward'})"
+    return "Init" if number == 0 else f"pass {number} {'→' if number % 2 else '←'}"
 
 
 def _plot(found: Convergence) -> Figure:
@@ -127,13 +122,25 @@ def _samples(found: Convergence, place: int, images: Path | None) -> list[Sample
     for example, trace in zip(cell.examples, found.run.of(cell, found.method), strict=True):
         if _changes(trace) < 2:
             continue
-        lines = [Line("People", trace.truth, "truth")]
-        lines += [Line(_pass_name(number), fill) for number, fill in enumerate(trace.fills)]
-        lines.append(Line("Answer", trace.answer, "ours"))
+        lines = [Line(("People",), trace.truth, trace.truth_score if trace.truth_known else None, truth=True)]
+        lines += _steps(trace)
+        lines.append(Line(("Answer",), trace.answer, trace.score, ours="Answer"))
         samples.append(Sample(trace.before, trace.after, tuple(lines), find_picture(images, example.filename)))
         if len(samples) == NUM_SAMPLES:
             break
     return samples
+
+
+def _steps(trace: Trace) -> list[Line]:
+    """The top fill after each pass; passes that change nothing share a line."""
+    lines: list[Line] = []
+    begin = 0
+    for number, fill in enumerate(trace.fills):
+        if number and fill != trace.fills[number - 1]:
+            begin = number
+        label = _pass_name(number) if begin == number else f"{_pass_name(begin)} to {number}"
+        lines = [*lines[: len(lines) - (begin != number)], Line((label,), fill, trace.scores[number])]
+    return lines
 
 
 def _changes(trace: Trace) -> int:

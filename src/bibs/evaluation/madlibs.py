@@ -21,6 +21,7 @@ from bibs.evaluation.completions import Completing, Completion
 from bibs.evaluation.methods import (
     LENGTHS,
     Answer,
+    Filler,
     Fillers,
     Method,
     PairFiller,
@@ -30,6 +31,7 @@ from bibs.evaluation.methods import (
     parse_methods,
 )
 from bibs.evaluation.metrics import measure_sentences
+from bibs.evaluation.nade import NadeFiller
 from bibs.evaluation.ncca import Retrieval
 from bibs.evaluation.outputs import MADLIBS, Finished, write_outputs
 from bibs.evaluation.results import compute_results
@@ -120,6 +122,7 @@ def evaluate_madlibs(
     output: Path,
     features: Features | None = None,
     box_features: Features | None = None,
+    nade: Path | None = None,
     images: Path | None = None,
     settings: MadlibsSettings,
     workers: int = 1,
@@ -127,7 +130,8 @@ def evaluate_madlibs(
 ) -> Finished:
     """Fill, retrieve, measure, compare, and write it all to `output`. nCCA needs `features`, its box form the crops."""
     stores = {name: store for name, store in (("ncca", features), ("ncca-box", box_features)) if store is not None}
-    methods = parse_methods(settings.methods, num_beams=settings.num_beams, more=tuple(stores))
+    more = (*(("nade",) if nade else ()), *stores)
+    methods = parse_methods(settings.methods, num_beams=settings.num_beams, more=more)
     madlibs = split_by_picture(read_madlibs(data, type=settings.type))
     cut = madlibs_examples(madlibs, split=settings.split, seed=settings.seed, limit=settings.limit)
     cells = [
@@ -137,6 +141,7 @@ def evaluate_madlibs(
     if features is not None:
         features = needed_features(features, cut.examples)
     pair = PairFiller(*load_models(model), features, settings.num_rounds, settings.seed)
+    missing = NadeFiller.load(nade, pair) if nade else None
     told = {
         "task": "madlibs",
         **asdict(settings),
@@ -145,6 +150,7 @@ def evaluate_madlibs(
         "features": None if features is None else fingerprint_features(features, cells),
         "box_features": box_features is not None,
         "model": fingerprint_model(model),
+        "nade": missing.fingerprint() if missing else None,
     }
     run = Run(output, told, Completion)
     wanted = {name: store for name, store in stores.items() if any(method.name == name for method in methods)}
@@ -154,7 +160,8 @@ def evaluate_madlibs(
     }
     notes = [f"{name}: {retriever.choice}." for name, retriever in retrievers.items()]
     notes.append(_seen_in_training(madlibs, cut.examples))
-    run.work_through(cells, methods, Completing(Fillers(pair, retrievers)), workers=workers, progress=progress)
+    others: dict[str, Filler] = {**retrievers, **({"nade": missing} if missing else {})}
+    run.work_through(cells, methods, Completing(Fillers(pair, others)), workers=workers, progress=progress)
     results = compute_results(run, cells, methods, told, notes=notes, seed=settings.seed, progress=progress)
     finished = Finished(run, tuple(cells), methods, results)
     write_outputs(finished, MADLIBS, images=images)

@@ -16,6 +16,8 @@ from bibs.evaluation.tasks import Example, Words
 from bibs.models.directory import VOCABULARY, load_pair
 from bibs.search import METHODS, Fill, LengthPrior, StepModel, fill_templates
 from bibs.search.length_prior import UNFITTED
+from bibs.search.lengths import plan_lengths
+from bibs.search.settings import LengthRule, Settings
 from bibs.search.template import Gap, Template
 from bibs.text import Vocabulary
 
@@ -124,20 +126,48 @@ class PairFiller:
     ) -> list[list[Fill]]:
         templates: Sequence[Template] = self.templates(examples)
         if lengths != KNOWN:
-            templates = [[*left, Gap(), *right] for left, right in map(self.around, examples)]
+            templates = self._gapped(examples)
         return self._fill(templates, method, examples, lengths, trace)
 
     def score(self, examples: Sequence[Example], fills: Sequence[Words]) -> list[Answer]:
-        """The scores of fills that came from elsewhere."""
+        """The scores of fills that came from elsewhere, one of each example."""
+        return self.choose(examples, [[fill] for fill in fills], KNOWN)
+
+    def choose(self, examples: Sequence[Example], fills: Sequence[Sequence[Words]], lengths: str) -> list[Answer]:
+        """The best of several fills of each example that came from elsewhere, as a search ranks its own."""
+        owners = [example for example, several in zip(examples, fills, strict=True) for _ in several]
         templates = []
-        for example, fill in zip(examples, fills, strict=True):
+        for example, fill in zip(owners, (fill for several in fills for fill in several), strict=True):
             left, right = self.around(example)
             templates.append([*left, *self.vocabulary.encode(fill), *right])
-        scored = self._fill(templates, Method("forward", 1), examples, KNOWN, False)
-        return [
-            Answer(tuple(fill), each.score, each.forward_score, each.backward_score, 0)
-            for fill, (each,) in zip(fills, scored, strict=True)
-        ]
+        scored = iter(self._fill(templates, Method("forward", 1), owners, KNOWN, False))
+        answers = []
+        for example, several in zip(examples, fills, strict=True):
+            given = len(example.before) + len(example.after)
+            best, words = max(
+                ((next(scored)[0], words) for words in several),
+                key=lambda each: each[0].score + self._bonus(len(each[1]), given, lengths),
+            )
+            answers.append(Answer(tuple(words), best.score, best.forward_score, best.backward_score, 0))
+        return answers
+
+    def _bonus(self, words: int, given: int, lengths: str) -> float:
+        """What a search by S adds to compare fills of different lengths."""
+        return self.length_prior.bonus("sum", words=words, given=given) if lengths == "unknown" else 0.0
+
+    def lengths_to_try(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Sequence[int]]:
+        """The lengths at which a search looks for each blank."""
+        if lengths == KNOWN:
+            return [[len(example.blank)] for example in examples]
+        plans = plan_lengths(
+            self.forward,
+            self.backward,
+            self._gapped(examples),
+            Settings(num_beams=method.num_beams, lengths=_rule(lengths), length_prior=self.length_prior),
+            conditions=self.conditions(examples),
+            banned=self.banned,
+        )
+        return [[length for (length,) in plan.first] for plan in plans]
 
     def answer(self, example: Example, fill: Fill) -> Answer:
         words = self.words_in_blank(example, fill.tokens)
@@ -154,6 +184,9 @@ class PairFiller:
             left, right = self.around(example)
             templates.append([*left, *[None] * len(example.blank), *right])
         return templates
+
+    def _gapped(self, examples: Sequence[Example]) -> list[Template]:
+        return [[*left, Gap(), *right] for left, right in map(self.around, examples)]
 
     def conditions(self, examples: Sequence[Example]) -> Tensor | None:
         if self.features is None:
@@ -186,11 +219,15 @@ class PairFiller:
             banned=self.banned,
             num_beams=method.num_beams,
             num_rounds=self.num_rounds,
-            lengths="paper" if lengths == "paper" else "unknown",
+            lengths=_rule(lengths),
             length_prior=self.length_prior,
             trace=trace,
             seed=self.seed,
         )
+
+
+def _rule(lengths: str) -> LengthRule:
+    return "paper" if lengths == "paper" else "unknown"
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,22 @@
-"""NADE as a method of the tables: as many samples as others have beams, ranked by NADE's own probability."""
+"""NADE as a method of the tables: as many samples as others have beams, ranked as samples are, by the pair's S."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bibs.evaluation.methods import KNOWN, Answer, Method, PairFiller
+from bibs.evaluation.methods import Answer, Method, PairFiller
 from bibs.evaluation.tasks import Example, Words
 from bibs.models.directory import VOCABULARY
-from bibs.models.nade import NADE
+from bibs.models.nade import NADE, load_nade
 from bibs.text import Vocabulary
-from bibs.training.nade import load_nade
 
 
 @dataclass(frozen=True)
 class NadeFiller:
-    """Samples by NADE, left to right; the pair says what their joint score is."""
+    """Samples by NADE, left to right, of every length that the pair tries; the pair says which is the best."""
 
     nade: NADE
     pair: PairFiller
@@ -30,19 +29,24 @@ class NadeFiller:
         return cls(nade, pair)
 
     def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
-        if lengths != KNOWN:
-            raise ValueError(f"`lengths` must be {KNOWN} for nade, which fills slots it can count, but hold {lengths}")
+        tried = self.pair.lengths_to_try(method, examples, lengths)
+        owners = [place for place, several in enumerate(tried) for _ in several]
+        blanked = [
+            replace(example, blank=("",) * length)
+            for example, several in zip(examples, tried, strict=True)
+            for length in several
+        ]
         filled = self.nade.fill(
-            self.pair.templates(examples),
-            self.pair.conditions(examples),
+            self.pair.templates(blanked),
+            self.pair.conditions(blanked),
             num_samples=method.num_beams,
             banned=self.pair.banned,
             seed=self.pair.seed,
         )
-        words: list[Words] = [
-            self.pair.words_in_blank(example, fills[0].tokens) for example, fills in zip(examples, filled, strict=True)
-        ]
-        return self.pair.score(examples, words)
+        drawn: list[list[Words]] = [[] for _ in examples]
+        for owner, example, fills in zip(owners, blanked, filled, strict=True):
+            drawn[owner] += [self.pair.words_in_blank(example, fill.tokens) for fill in fills]
+        return self.pair.choose(examples, drawn, lengths)
 
     def fingerprint(self) -> str:
         digest = hashlib.sha256()

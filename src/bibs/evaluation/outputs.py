@@ -8,27 +8,29 @@ from pathlib import Path
 from bibs.evaluation.completions import Completion
 from bibs.evaluation.methods import LABELS, OURS, Method
 from bibs.evaluation.plots import draw_plots
-from bibs.evaluation.report import (
-    Line,
-    Sample,
-    Section,
-    find_picture,
-    line_kind,
-    paragraph,
-    plot_block,
-    samples_block,
-    samples_markdown,
-    write_report,
-)
+from bibs.evaluation.report import Section, paragraph, plot_block, write_report
 from bibs.evaluation.results import Results
 from bibs.evaluation.runs import Cell, Run
-from bibs.evaluation.tables import Table, comparison_table, metric_table, to_html, to_latex, to_markdown
+from bibs.evaluation.samples import Line, Sample, find_picture, merge_equal, samples_html, samples_markdown
+from bibs.evaluation.tables import (
+    Table,
+    comparison_table,
+    metric_table,
+    share_label,
+    to_compact_markdown,
+    to_html,
+    to_latex,
+    to_markdown,
+)
 from bibs.models.storage import save_json, write_atomically
 
 RESULTS, TABLE_MD, TABLE_TEX, REPORT = "results.json", "table.md", "table.tex", "report.html"
 
 NUM_SAMPLES = 8
-SAMPLE_CHOICE = "The first sentences of the random order on which URNN-f, URNN-b and BiBS do not all agree."
+SAMPLE_CHOICE = (
+    "The first sentences of the random order on which URNN-f, URNN-b and BiBS do not all agree. The number is S, the "
+    "joint log probability of the whole sentence."
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def write_outputs(finished: Finished, layout: Layout, *, images: Path | None = N
     samples = {cell: _samples(finished, cell, images) for cell in finished.cells}
     markdown = [f"# {layout.title}\n", *(f"- {note}" for note in results.notes), ""]
     markdown += [to_markdown(table) for table in tables]
+    markdown.append("### In short\n")
+    markdown += [f"{table.title}:\n\n{to_compact_markdown(table)}" for table in tables]
     for cell, found in samples.items():
         markdown += [f"### Examples, {_cell_label(cell)}\n", SAMPLE_CHOICE + "\n", samples_markdown(found)]
     write_atomically(directory / TABLE_MD, "\n".join(markdown).encode())
@@ -89,7 +93,7 @@ def write_outputs(finished: Finished, layout: Layout, *, images: Path | None = N
         Section("More numbers", tuple(map(to_html, tables[len(tables) - len(layout.more) :]))),
     ]
     sections += [
-        Section(f"Examples, {_cell_label(cell)}", (paragraph(SAMPLE_CHOICE), samples_block(found)))
+        Section(f"Examples, {_cell_label(cell)}", (paragraph(SAMPLE_CHOICE), samples_html(found)))
         for cell, found in samples.items()
         if found
     ]
@@ -124,15 +128,16 @@ def _samples(finished: Finished, cell: Cell, images: Path | None) -> list[Sample
     for place, example in enumerate(cell.examples):
         if len(few) > 1 and len({answers[method][place].fill for method in few}) == 1:
             continue
-        lines = [Line("People", " ".join(example.blank), "truth")]
-        lines += [Line(LABELS[m.name], answers[m][place].fill, line_kind(m.name)) for m in shown]
+        lines = [Line(("People",), " ".join(example.blank), truth=True)]
+        for method in shown:
+            answer, label = answers[method][place], LABELS[method.name]
+            lines.append(Line((label,), answer.fill, answer.score, ours=label if method.name == OURS else ""))
         picture = find_picture(images, example.filename)
-        samples.append(Sample(" ".join(example.before), " ".join(example.after), tuple(lines), picture))
+        samples.append(Sample(" ".join(example.before), " ".join(example.after), merge_equal(lines), picture))
         if len(samples) == NUM_SAMPLES:
             break
     return samples
 
 
 def _cell_label(cell: Cell) -> str:
-    share = "" if cell.removed is None else f"r = {cell.removed} %, "
-    return f"{share}{cell.lengths} length"
+    return ", ".join(filter(None, (share_label(cell.removed), f"{cell.lengths} length")))

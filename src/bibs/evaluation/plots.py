@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 INK, MUTED, ACCENT, FAINT = "#1f2933", "#7b8794", "#0b6e99", "#e4e7eb"
 COLOURS = (ACCENT, "#d55e00", "#009e73", "#7e22ce", "#e0a100", "#cc6699", "#5b4a3f", "#4aa8dd", "#8a8f98", "#111111")
+METHOD_COLOURS = {
+    name: COLOURS[place % len(COLOURS)] for place, name in enumerate([OURS, *(name for name in LABELS if name != OURS)])
+}
+"""One colour a method, the same in every plot; the first is ours."""
+
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -110,7 +115,7 @@ def _by_method(results: Results, rows: Sequence[Row], metrics: Sequence[str]) ->
                 if row[name] is not None:
                     _point(axis, row[name], place, row[f"{name}_ci"], _colour(row["method"]))
             _name_places(axis, [results.labels[row["method"]] for row in found], shown=axis is line[0])
-            axis.set_title(metric_label(name) + ("" if share is None else f", r = {share} %"))
+            axis.set_title(_title(name, share))
     return figure
 
 
@@ -150,35 +155,67 @@ def _name_places(axis: Axes, names: Sequence[str], *, shown: bool) -> None:
 
 
 def _against_time(rows: Sequence[Row], metric: str) -> Figure:
-    """A point a method; the beam widths of one method are joined."""
+    """A point a method; the beam widths of one method are joined, and written beside its points."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    shares = _shares(rows)
-    methods = list(dict.fromkeys(_base(row) for row in rows))
-    methods.sort(key=lambda method: method != OURS)  # the first colour is ours
-    figure, axes = _grid(1, len(shares), width=3.6, height=3.0)
+    shares, widths = _shares(rows), _widths(rows)
+    figure, axes = _grid(1, len(shares), width=3.8, height=3.2)
     for axis, share in zip(axes[0], shares, strict=True):
-        for place, method in enumerate(methods):
-            found = [row for row in rows if row["removed"] == share and _base(row) == method and row["seconds"] > 0]
-            found.sort(key=lambda row: int(row["num_beams"]))
-            axis.plot(
-                [1000 * row["seconds"] / row["n"] for row in found],
-                [row[metric] for row in found],
-                "o-",
-                color=COLOURS[place % len(COLOURS)],
-                markersize=5,
-                linewidth=1,
-                label=LABELS[method],
-            )
+        for method, found in _lines(rows, share):
+            times = [1000 * row["seconds"] / row["n"] for row in found]
+            _line(axis, method, times, found, metric)
+            if method in widths:
+                for time, row in zip(times, found, strict=True):
+                    axis.annotate(
+                        str(row["num_beams"]),
+                        (time, row[metric]),
+                        (0, 5),
+                        textcoords="offset points",
+                        ha="center",
+                        fontsize=7,
+                        color=METHOD_COLOURS[method],
+                    )
         axis.set_xscale("log")
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.xaxis.set_major_formatter("{x:g}")
         axis.xaxis.set_minor_locator(NullLocator())
-        axis.set_xlabel("milliseconds a sentence")
-        axis.set_title(metric_label(metric) + ("" if share is None else f", r = {share} %"))
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False)
+        axis.margins(0.08, 0.1)
+        axis.set_xlabel("milliseconds of processor time a sentence")
+        axis.set_title(_title(metric, share))
+    _legend(figure, axes)
     return figure
+
+
+def _lines(rows: Sequence[Row], share: int | None) -> list[tuple[str, list[Row]]]:
+    """The rows of each method, by beam width; ours comes last, on top."""
+    found: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: int(row["num_beams"])):
+        if row["removed"] == share and row["seconds"] > 0:
+            found.setdefault(_base(row), []).append(row)
+    order = list(METHOD_COLOURS)
+    return sorted(found.items(), key=lambda each: (each[0] == OURS, order.index(each[0])))
+
+
+def _line(axis: Axes, method: str, places: Sequence[float], rows: Sequence[Row], metric: str) -> None:
+    ours = method == OURS
+    axis.plot(
+        places,
+        [row[metric] for row in rows],
+        "o-",
+        color=METHOD_COLOURS[method],
+        markersize=6 if ours else 4.5,
+        linewidth=2 if ours else 1.2,
+        label=LABELS[method],
+    )
+
+
+def _legend(figure: Figure, axes: Any) -> None:
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], loc="outside right center", frameon=False)
+
+
+def _title(metric: str, share: int | None) -> str:
+    return metric_label(metric) + ("" if share is None else f", r = {share} %")
 
 
 def _base(row: Row) -> str:
@@ -194,17 +231,24 @@ def _widths(rows: Sequence[Row]) -> dict[str, list[int]]:
 
 
 def _against_width(rows: Sequence[Row], metric: str) -> Figure:
+    """Every method that was run with several beam widths, with 95 % intervals."""
+    from matplotlib.ticker import NullLocator
+
     shares, widths = _shares(rows), _widths(rows)
-    figure, axes = _grid(1, len(shares), width=3.6, height=2.9)
+    figure, axes = _grid(1, len(shares), width=3.8, height=3.2)
     for axis, share in zip(axes[0], shares, strict=True):
-        for colour, (method, beams) in zip(COLOURS, sorted(widths.items()), strict=False):
-            found = {r["num_beams"]: r for r in rows if r["removed"] == share and _base(r) == method}
-            points = [found[width] for width in beams]
-            axis.plot(beams, [row[metric] for row in points], "o-", color=colour, label=LABELS[method])
+        for method, found in _lines(rows, share):
+            if method not in widths:
+                continue
+            places = [row["num_beams"] for row in found]
+            low, high = zip(*(row[f"{metric}_ci"] for row in found), strict=True)
+            axis.fill_between(places, low, high, color=METHOD_COLOURS[method], alpha=0.1, linewidth=0)
+            _line(axis, method, places, found, metric)
         axis.set_xscale("log", base=2)
-        axis.set_xticks(sorted({w for beams in widths.values() for w in beams}))
+        axis.set_xticks(sorted({width for several in widths.values() for width in several}))
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter("{x:.0f}")
         axis.set_xlabel("beams")
-        axis.set_title(metric_label(metric) + ("" if share is None else f", r = {share} %"))
-    axes[0][0].legend(frameon=False)
+        axis.set_title(_title(metric, share))
+    _legend(figure, axes)
     return figure

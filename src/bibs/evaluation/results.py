@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from bibs.evaluation.bootstrap import NUM_RESAMPLES, Floats, draw_resamples, estimate, estimate_difference
 from bibs.evaluation.completions import Completion
 from bibs.evaluation.meteor import Meteor, NoMeteorError
-from bibs.evaluation.methods import OURS, Method
+from bibs.evaluation.methods import LABELS, OURS, Method
 from bibs.evaluation.metrics import METRICS, Measure, measure
 from bibs.evaluation.runs import Cell, Progress, Run
 
@@ -75,6 +77,7 @@ def compute_results(
             meteor.close()
     if progress:
         progress("measuring", "", len(rows), len(rows))
+    notes += equal_time_notes(rows)
     return Results(settings, tuple(rows), tuple(comparisons), tuple(notes), {m.key: m.label for m in methods})
 
 
@@ -122,6 +125,23 @@ def _compare(cell: Cell, measures: dict[str, dict[str, Measure]], weights: Float
                     }
                 )
     return comparisons
+
+
+def equal_time_notes(rows: Sequence[Row]) -> list[str]:
+    """At what beam width each method that was run with several takes the time of BiBS, all cells together."""
+    seconds: dict[str, dict[int, float]] = {}  # method -> beam width -> seconds
+    for row in rows:
+        widths = seconds.setdefault(row["method"].partition("@")[0], {})
+        widths[row["num_beams"]] = widths.get(row["num_beams"], 0.0) + row["seconds"]
+    ours = sum(row["seconds"] for row in rows if row["method"] == OURS)
+    notes = []
+    for name, widths in seconds.items():
+        times = [widths[width] for width in sorted(widths)]
+        if name == OURS or len(widths) < 2 or not times[0] <= ours <= times[-1]:
+            continue
+        width = float(np.exp(np.interp(np.log(ours), np.log(times), np.log(sorted(widths)))))
+        notes.append(f"{LABELS[name]} takes the processor time of BiBS ({ours:.0f} s) with about {width:.1f} beams.")
+    return notes
 
 
 def _where(cell: Cell) -> Row:

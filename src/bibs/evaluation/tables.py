@@ -14,17 +14,23 @@ METRIC_LABELS = {
     **{f"Bleu_{order}": f"Bleu-{order}" for order in (1, 2, 3, 4)},
     "exact_match": "exact match",
     "token_accuracy": "token accuracy",
+    "seconds": "CPU seconds",
 }
 DECIMALS = {"S": 2, "seconds": 1}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A number, its 95 % interval, and whether it is the best of its column."""
+    """A number, its 95 % interval, whether it is the best of its column, and what share of another number it is."""
 
     text: str
     interval: str = ""
     best: bool = False
+    gain: str = ""
+
+    @property
+    def line(self) -> str:
+        return f"{self.text} ({self.gain})" if self.gain else self.text
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Table:
     title: str
     groups: tuple[tuple[str, tuple[str, ...]], ...]  # a heading and the columns under it
     rows: tuple[tuple[str, tuple[Entry, ...]], ...]  # a method and its entries
+    corner: str = "method"  # what the rows are
 
     @property
     def columns(self) -> list[str]:
@@ -67,7 +74,7 @@ def metric_table(results: Results, title: str, metrics: Sequence[str], lengths: 
                 entries.append(Entry(_number(row[name], name), _interval(row.get(f"{name}_ci"), name), top))
         body.append((label, tuple(entries)))
     columns = tuple(metric_label(name) for name in kept)
-    return Table(title, tuple((_share(share), columns) for share in shares), tuple(body))
+    return Table(title, tuple((share_label(share), columns) for share in shares), tuple(body))
 
 
 def comparison_table(results: Results, metrics: Sequence[str], lengths: str) -> Table | None:
@@ -89,7 +96,7 @@ def comparison_table(results: Results, metrics: Sequence[str], lengths: str) -> 
     columns = tuple(metric_label(name) for name in kept)
     return Table(
         "BiBS minus the others, with the gain and the 95 % interval of the difference",
-        tuple((_share(share), columns) for share in shares),
+        tuple((share_label(share), columns) for share in shares),
         tuple(body),
     )
 
@@ -101,9 +108,8 @@ def _competes(row: Row) -> bool:
 
 def _difference(each: Row, name: str) -> Entry:
     text = f"{each['difference']:+.{DECIMALS.get(name, 3)}f}"
-    if each["gain"] is not None:
-        text += f" ({each['gain']:+.1%})"
-    return Entry(text, _interval(each["difference_ci"], name, signed=True), each["difference_ci"][0] > 0)
+    gain = "" if each["gain"] is None else f"{each['gain']:+.1%}"
+    return Entry(text, _interval(each["difference_ci"], name, signed=True), each["difference_ci"][0] > 0, gain)
 
 
 def _number(value: float | None, name: str) -> str:
@@ -117,17 +123,32 @@ def _interval(ends: Sequence[float] | None, name: str, *, signed: bool = False) 
     return "[" + ", ".join(f"{end:{sign}.{DECIMALS.get(name, 3)}f}" for end in ends) + "]"
 
 
-def _share(removed: int | None) -> str:
+def share_label(removed: int | None) -> str:
     return "" if removed is None else f"r = {removed} %"
 
 
 def to_markdown(table: Table) -> str:
     heads = [f"{column}, {group}" if group else column for group, columns in table.groups for column in columns]
-    lines = [f"### {table.title}", "", f"| method | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    lines = [f"### {table.title}", "", f"| {table.corner} | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for label, entries in table.rows:
-        cells = [f"**{e.text}**" if e.best else e.text for e in entries]
+        cells = [f"**{e.line}**" if e.best else e.line for e in entries]
         shown = [f"{cell} {e.interval}".strip() for cell, e in zip(cells, entries, strict=True)]
         lines.append(f"| {label} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def to_compact_markdown(table: Table) -> str:
+    """A column for each group, its numbers between strokes and without their intervals: for a page of prose."""
+    heads = [group for group, _ in table.groups]
+    lines = [f"| {' / '.join(table.groups[0][1])} | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for label, entries in table.rows:
+        cells, place = [], 0
+        for _, columns in table.groups:
+            part = entries[place : place + len(columns)]
+            shown = (re.sub(r"^([+-]?)0\.", r"\1.", entry.text) for entry in part)
+            cells.append(" / ".join(f"**{text}**" if e.best else text for text, e in zip(shown, part, strict=True)))
+            place += len(columns)
+        lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -149,7 +170,7 @@ def to_latex(table: Table) -> str:
             place += len(names)
     lines += [" & ".join(["", *map(_tex, columns)]) + r" \\", r"\midrule"]
     for label, entries in table.rows:
-        cells = [rf"\textbf{{{_tex(e.text)}}}" if e.best else _tex(e.text) for e in entries]
+        cells = [rf"\textbf{{{_tex(e.line)}}}" if e.best else _tex(e.line) for e in entries]
         shown = [
             rf"{cell} {{\tiny {_tex(e.interval)}}}" if e.interval else cell
             for cell, e in zip(cells, entries, strict=True)
@@ -164,7 +185,9 @@ def to_html(table: Table) -> str:
     if any(group for group, _ in table.groups):
         heads = [f'<th colspan="{len(names)}">{html.escape(group)}</th>' for group, names in table.groups]
         parts.append(f"<tr><th></th>{''.join(heads)}</tr>")
-    parts.append("<tr><th>method</th>" + "".join(f"<th>{html.escape(c)}</th>" for c in table.columns) + "</tr>")
+    parts.append(
+        f"<tr><th>{table.corner}</th>" + "".join(f"<th>{html.escape(c)}</th>" for c in table.columns) + "</tr>"
+    )
     parts.append("</thead><tbody>")
     for label, entries in table.rows:
         cells = [
@@ -175,8 +198,8 @@ def to_html(table: Table) -> str:
 
 
 def _cell(entry: Entry) -> str:
-    interval = f"<small>{html.escape(entry.interval)}</small>" if entry.interval else ""
-    return f"{html.escape(entry.text)}{interval}"
+    below = (part for part in (entry.gain, entry.interval) if part)
+    return html.escape(entry.text) + "".join(f"<small>{html.escape(part)}</small>" for part in below)
 
 
 def _tex(text: str) -> str:

@@ -46,22 +46,6 @@ class BiRNN(nn.Module):
             model.output.register_parameter("bias", nn.Parameter(self.bias.detach() / 2))
         return forward, backward
 
-    def slot_states(
-        self, tokens: Tensor, lengths: Tensor | None = None, conditions: Conditions = None
-    ) -> tuple[Tensor, Tensor]:
-        """What the forward and the backward network know of every slot of the tokens (N, T) but the first and last.
-
-        Both are (N, T-2, H). A row may end before T: `lengths` (N,) says where, and later slots mean nothing.
-        """
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        ends = torch.full((len(tokens),), len(places), device=tokens.device) if lengths is None else lengths
-        mirror = (ends.to(tokens.device)[:, None] - 1 - places).clamp(min=0)  # (N, T)
-        # Slot t is told by what the forward network has read up to t-1 and the backward one down to t+1.
-        left = self.left.hidden(tokens[:, :-2], conditions)  # (N, T-2, H)
-        right = self.right.hidden(tokens.gather(1, mirror)[:, :-2], conditions)  # (N, T-2, H), from the end
-        back = mirror[:, 2:, None].expand(-1, -1, right.shape[2])
-        return left, right.gather(1, back)
-
     def scores(self, left: Tensor, right: Tensor) -> Tensor:  # (..., H), (..., H) -> (..., V)
         """What the softmax is taken of."""
         result: Tensor = self.left.output(left) + self.right.output(right) + self.bias
@@ -69,7 +53,8 @@ class BiRNN(nn.Module):
 
     def forward(self, tokens: Tensor, conditions: Conditions = None) -> Tensor:
         """`log P(y_t | rest)`, (N, T-2, V), of every slot of the tokens (N, T) but the first and last."""
-        return F.log_softmax(self.scores(*self.slot_states(tokens, conditions=conditions)), dim=-1)
+        left, right = left_states(self.left, tokens, conditions), right_states(self.right, tokens, None, conditions)
+        return F.log_softmax(self.scores(left, right), dim=-1)
 
     @torch.no_grad()
     def log_probs(self, sequences: Sequence[Sequence[int]] | Tensor, conditions: Conditions = None) -> Tensor:
@@ -85,6 +70,29 @@ class BiRNN(nn.Module):
         tokens = torch.as_tensor(sequences, device=self.bias.device)
         result: Tensor = self(tokens, conditions)
         return result
+
+
+def left_states(left: RecurrentModel, tokens: Tensor, conditions: Conditions = None) -> Tensor:
+    """What a forward network knows of every slot of the tokens (N, T) but the first and last: (N, T-2, H).
+
+    Of slot t it has read up to t-1.
+    """
+    return left.hidden(tokens[:, :-2], conditions)
+
+
+def right_states(
+    right: RecurrentModel, tokens: Tensor, lengths: Tensor | None = None, conditions: Conditions = None
+) -> Tensor:
+    """The same for a backward network, which has read from the end of each row down to t+1.
+
+    A row may end before T: `lengths` (N,) says where, and later slots mean nothing.
+    """
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    ends = torch.full((len(tokens),), len(places), device=tokens.device) if lengths is None else lengths
+    mirror = (ends.to(tokens.device)[:, None] - 1 - places).clamp(min=0)  # (N, T)
+    states = right.hidden(tokens.gather(1, mirror)[:, :-2], conditions)  # (N, T-2, H), from the end
+    back = mirror[:, 2:, None].expand(-1, -1, states.shape[2])
+    return states.gather(1, back)
 
 
 def _check_pair(forward: RecurrentModel, backward: RecurrentModel) -> None:

@@ -3,8 +3,9 @@
     P(y_t | known) = softmax(W_f h_f,t + W_b h_b,t + b),   each free slot of the input read as MISSING
 
 In training every word is missing with probability `missing`, and the missing words are predicted, each by itself. A
-blank is filled one slot at a time: a word is drawn given the known words and those already drawn, and put in place.
-The softmax is exact, over all words.
+blank is filled from left to right: a word is drawn given the known words and those already drawn, and put in place.
+What stands right of a slot does not change before its turn, so a fill costs one pass of either network. With
+`cutoffs` the softmax over [h_f, h_b] is adaptive (`bibs.models.output`); either way it is exact, over all words.
 """
 
 from __future__ import annotations
@@ -13,17 +14,23 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bibs.models.birnn import BiRNN
+from bibs.models.birnn import left_states, right_states
+from bibs.models.directory import CONFIG
+from bibs.models.output import AdaptiveOutput, DenseOutput
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
-from bibs.models.storage import check_tensors, load_tensors, save_tensors
+from bibs.models.storage import check_tensors, load_json, load_tensors, save_tensors
 from bibs.search.step_model import Conditions, select_conditions
 
-ORDERS = ("left-to-right", "random")
+NADE_WEIGHTS = "nade.safetensors"
+
+BATCH_ROWS = 512
+"""Fills that are drawn at once."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +41,60 @@ class NADEFill:
     score: float
 
 
+class Reader(RecurrentModel):
+    """One side of a NADE: a recurrent network that reads V words and MISSING, and predicts nothing by itself."""
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__(replace(config, vocab_size=config.vocab_size + 1, cutoffs=()))
+        del self.output
+
+    def begin(self, rows: int, conditions: Conditions) -> Any:
+        """The state of `rows` rows that have read their pictures and nothing else; None if there are no pictures."""
+        first = self._first_inputs(conditions, rows)
+        return None if first is None else self.network(first[:, None])[1]
+
+    def read(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Read one token (R,) in each row: the top layer's hidden state (R, H), and the new state."""
+        hidden, state = self.network(self.embedding(tokens)[:, None], state)
+        return hidden[:, 0], state
+
+
 class NADE(nn.Module):
-    """A `BiRNN` over V words and MISSING, whose id is V. It predicts the V words alone."""
+    """Two `Reader`s of V words and MISSING, whose id is V, and one output over the V words."""
 
     def __init__(self, config: RecurrentConfig, *, missing: float = 0.5) -> None:
         """`config` is that of either direction, without MISSING; its `vocab_size` is V."""
         super().__init__()
-        if config.cutoffs:
-            raise ValueError(f"NADE has a dense output: `cutoffs` must be empty, but are {config.cutoffs}")
         if not 0 < missing < 1:
             raise ValueError(f"`missing` must be above 0 and below 1, but is {missing}")
         self.config = config
         self.vocab_size = config.vocab_size
         self.missing = missing
-        sides = (RecurrentModel(replace(config, vocab_size=config.vocab_size + 1)) for _ in range(2))
-        self.network = BiRNN.from_pair(*sides)
+        self.left, self.right = Reader(config), Reader(config)
+        size = 2 * config.hidden_size
+        self.output: DenseOutput | AdaptiveOutput
+        if config.cutoffs:
+            self.output = AdaptiveOutput(size, config.vocab_size, config.cutoffs)
+        else:
+            self.output = DenseOutput(size, config.vocab_size)
+
+    @classmethod
+    def from_pair(cls, forward: RecurrentModel, backward: RecurrentModel, *, missing: float = 0.5) -> NADE:
+        """A NADE to train on from a pair: where no word is missing, it begins as the product of the two.
+
+        (With `cutoffs`: the product within every cluster, and over the clusters.) MISSING begins as the mean word.
+        """
+        if forward.config != backward.config:
+            raise ValueError(f"both models must have one shape, but have {forward.config} and {backward.config}")
+        model = cls(forward.config, missing=missing)
+        for reader, side in ((model.left, forward), (model.right, backward)):
+            weights = {name: weight for name, weight in side.state_dict().items() if not name.startswith("output.")}
+            words = weights["embedding.weight"]
+            weights["embedding.weight"] = torch.cat([words, words.mean(0, keepdim=True)])
+            reader.load_state_dict(weights)
+        outputs = forward.output.state_dict(), backward.output.state_dict()
+        model.output.load_state_dict({name: _joined(name, *(part[name] for part in outputs)) for name in outputs[0]})
+        return model
 
     @property
     def missing_token(self) -> int:
@@ -63,11 +109,11 @@ class NADE(nn.Module):
         ends = torch.full((len(tokens),), tokens.shape[1]) if lengths is None else lengths
         hidden = self._draw_missing(tokens, ends.to(tokens.device), chance)  # (N, T)
         shown = tokens.masked_fill(hidden, self.missing_token)
-        left, right = self.network.slot_states(shown, ends, conditions)
-        slots = hidden[:, 1:-1]
-        scores = self.network.scores(left[slots], right[slots])[:, : self.vocab_size]  # (M, V)
-        targets = tokens[:, 1:-1][slots]
-        return F.cross_entropy(scores, targets, reduction="sum"), targets.numel()
+        slots = hidden[:, 1:-1]  # (N, T-2): those that are predicted
+        left = left_states(self.left, shown, conditions)[slots]  # (M, H)
+        right = right_states(self.right, shown, ends, conditions)[slots]  # (M, H)
+        targets = tokens[:, 1:-1][slots]  # (M,)
+        return -self.output.target_log_probs(torch.cat([left, right], 1), targets).sum(), targets.numel()
 
     def _draw_missing(self, tokens: Tensor, lengths: Tensor, chance: torch.Generator | None) -> Tensor:
         """Which tokens (N, T) are missing: never a row's first or last, but at least one word of each row."""
@@ -85,7 +131,6 @@ class NADE(nn.Module):
         *,
         num_samples: int = 1,
         sample: bool = True,
-        order: str = "left-to-right",
         banned: Sequence[int] = (),
         seed: int = 0,
     ) -> list[list[NADEFill]]:
@@ -96,52 +141,58 @@ class NADE(nn.Module):
         """
         if num_samples < 1:
             raise ValueError(f"`num_samples` must be at least 1, but is {num_samples}")
-        if order not in ORDERS:
-            raise ValueError(f"`order` must be one of {', '.join(ORDERS)}, but is {order!r}")
-        results = []
         for index, template in enumerate(templates):
             if len(template) < 3 or template[0] is None or template[-1] is None:
                 raise ValueError(f"template {index} must have a slot between a first and a last token that are given")
-            picture = select_conditions(conditions, [index] * num_samples)
-            results.append(self._fill_one(template, picture, num_samples, sample, order, banned, seed))
+        self.eval()
+        order = sorted(range(len(templates)), key=lambda index: len(templates[index]))  # little padding
+        size = max(1, BATCH_ROWS // num_samples)
+        results: list[list[NADEFill]] = [[] for _ in templates]
+        for begin in range(0, len(order), size):
+            batch = order[begin : begin + size]
+            rows = [index for index in batch for _ in range(num_samples)]
+            noise = [_noise(templates[index], num_samples, seed) for index in batch] if sample else None
+            tokens, scores = self._fill_rows(
+                [templates[row] for row in rows], select_conditions(conditions, rows), noise, banned
+            )
+            for place, index in enumerate(batch):
+                mine = slice(place * num_samples, (place + 1) * num_samples)
+                length = len(templates[index])
+                results[index] = _merged([tuple(row[:length]) for row in tokens[mine].tolist()], scores[mine].tolist())
         return results
 
-    def _fill_one(
+    def _fill_rows(
         self,
-        template: Sequence[int | None],
+        templates: Sequence[Sequence[int | None]],
         conditions: Conditions,
-        rows: int,
-        sample: bool,
-        order: str,
+        noise: Sequence[Tensor] | None,
         banned: Sequence[int],
-        seed: int,
-    ) -> list[NADEFill]:
-        self.eval()
-        device = self.network.bias.device
-        free = [slot for slot, token in enumerate(template) if token is None]
-        chance = torch.Generator().manual_seed(zlib.crc32(repr((seed, tuple(template))).encode()))
-        keys = torch.rand(rows, len(free), generator=chance)  # slots are taken in the order of their keys
-        keys = keys if order == "random" else torch.arange(len(free)).expand(rows, -1)
-        turns = torch.tensor(free, dtype=torch.long)[keys.argsort(1)].to(device)  # (R, W)
-        noise = torch.rand(rows, len(free), generator=chance).to(device)
-        known = torch.tensor([self.missing_token if token is None else token for token in template], device=device)
-        tokens = known.repeat(rows, 1)  # (R, T)
-        scores = self.network.bias.new_zeros(rows)
-        every = torch.arange(rows, device=device)
-        for turn in range(len(free)):
-            slots = turns[:, turn]
-            left, right = self.network.slot_states(tokens, conditions=conditions)
-            logits = self.network.scores(left[every, slots - 1], right[every, slots - 1])[:, : self.vocab_size]
-            log_probs = logits.log_softmax(1).index_fill(
-                1, torch.tensor(list(banned), device=device).long(), -torch.inf
-            )
-            chosen = _draw(log_probs, noise[:, turn]) if sample else log_probs.argmax(1)  # (R,)
-            scores += log_probs[every, chosen]
-            tokens[every, slots] = chosen
-        best: dict[tuple[int, ...], float] = {}
-        for row, score in zip(tokens.tolist(), scores.tolist(), strict=True):
-            best[tuple(row)] = max(score, best.get(tuple(row), score))
-        return [NADEFill(fill, best[fill]) for fill in sorted(best, key=lambda fill: (-best[fill], fill))]
+    ) -> tuple[Tensor, Tensor]:
+        """One fill of each of R templates, the whole of it (R, T), and its score (R,)."""
+        weight = self.left.embedding.weight
+        lengths = torch.tensor([len(template) for template in templates])
+        longest = int(lengths.max())
+        padded = [[*template, *[0] * (longest - len(template))] for template in templates]
+        free = torch.tensor([[token is None for token in row] for row in padded], device=weight.device)  # (R, T)
+        shown = [[self.missing_token if token is None else token for token in row] for row in padded]
+        tokens = torch.tensor(shown, device=weight.device)  # (R, T)
+        uniforms = weight.new_zeros(tokens.shape, dtype=torch.float64)
+        if noise is not None:
+            uniforms[free] = torch.cat([row for rows in noise for row in rows]).to(uniforms)
+        known_right = right_states(self.right, tokens, lengths, conditions)  # (R, T-2, H)
+        hidden, state = self.left.read(tokens[:, 0], self.left.begin(len(tokens), conditions))
+        scores = weight.new_zeros(len(tokens))
+        never = torch.tensor(list(banned), device=weight.device, dtype=torch.long)
+        for slot in range(1, longest - 1):
+            rows = free[:, slot].nonzero().squeeze(1)
+            if len(rows):
+                known = torch.cat([hidden[rows], known_right[rows, slot - 1]], dim=1)  # (F, 2H)
+                log_probs = self.output.log_probs(known).index_fill(1, never, -torch.inf)  # (F, V)
+                chosen = log_probs.argmax(1) if noise is None else _draw(log_probs, uniforms[rows, slot])
+                scores[rows] += log_probs.gather(1, chosen[:, None]).squeeze(1)
+                tokens[rows, slot] = chosen
+            hidden, state = self.left.read(tokens[:, slot], state)
+        return tokens, scores
 
     def save(self, path: Path | str, *, dtype: torch.dtype | None = torch.float16) -> None:
         tensors = self.state_dict().items()
@@ -154,6 +205,39 @@ class NADE(nn.Module):
         check_tensors(tensors, model.state_dict(), Path(path))
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
         return model.eval()
+
+
+def load_nade(directory: Path | str) -> NADE:
+    """The NADE of a directory that `bibs train --missing` wrote, float32 and in eval mode."""
+    directory = Path(directory)
+    settings = load_json(directory / CONFIG)
+    try:
+        config, missing = RecurrentConfig(**settings["nade"]), float(settings["missing"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{directory / CONFIG} is not the configuration of a NADE ({error})") from error
+    return NADE.load(directory / NADE_WEIGHTS, config, missing=missing)
+
+
+def _joined(name: str, left: Tensor, right: Tensor) -> Tensor:
+    """One output weight that reads [h_f, h_b] and adds what two, of the two sides, make of their own."""
+    if left.dim() == 1:
+        return left + right
+    if name.startswith("tail.") and name.endswith(".0.weight"):  # a cluster's narrow projection: one for each side
+        return torch.cat([F.pad(left, (0, right.shape[1])), F.pad(right, (left.shape[1], 0))])
+    return torch.cat([left, right], dim=1)
+
+
+def _noise(template: Sequence[int | None], rows: int, seed: int) -> Tensor:
+    """The chance of a template's fills (rows, W): a function of itself and the seed."""
+    chance = torch.Generator().manual_seed(zlib.crc32(repr((seed, tuple(template))).encode()))
+    return torch.rand(rows, sum(token is None for token in template), generator=chance)
+
+
+def _merged(fills: Sequence[tuple[int, ...]], scores: Sequence[float]) -> list[NADEFill]:
+    best: dict[tuple[int, ...], float] = {}
+    for fill, score in zip(fills, scores, strict=True):
+        best[fill] = max(score, best.get(fill, score))
+    return [NADEFill(fill, best[fill]) for fill in sorted(best, key=lambda fill: (-best[fill], fill))]
 
 
 def _draw(log_probs: Tensor, uniforms: Tensor) -> Tensor:  # (R, V), (R,) -> (R,)

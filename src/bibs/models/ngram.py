@@ -150,6 +150,21 @@ class NGramModel:
         new_state = torch.cat([state, tokens[:, None]], dim=1)[:, 1:]  # (R, order - 1)
         return self._log_probs(new_state), new_state
 
+    def score(self, continuations: Sequence[Sequence[int]], state: Tensor) -> Tensor:
+        """The log probability (R,) of each continuation after its first token, read from its row of the state."""
+        tokens, lengths = _flatten(continuations, self.vocab_size)
+        known = state.cpu().numpy()  # (R, order - 1): what stands before each continuation
+        ends = np.cumsum(lengths + known.shape[1])
+        joined = np.empty(int(ends[-1]), np.int64)
+        positions = np.arange(len(joined)) - np.repeat(ends - lengths, lengths + known.shape[1])  # below 0: known
+        joined[positions < 0], joined[positions >= 0] = known.ravel(), tokens
+        scored = np.flatnonzero(positions > 0)
+        back = np.arange(self.order - 1, 0, -1)
+        history = _history(joined, scored, positions[scored] + known.shape[1], back)  # (M, order - 1)
+        log_probs = self._log_probs_of(self._to_tensor(joined[scored]), self._to_tensor(history))
+        owners = np.repeat(np.arange(len(lengths)), lengths + known.shape[1])[scored]
+        return log_probs.new_zeros(len(lengths)).index_add_(0, self._to_tensor(owners), log_probs)
+
     def _contexts(self, state: Tensor) -> list[Tensor]:
         """The context id (R,) of each row at each level; -1 where the context was never seen."""
         contexts = [torch.zeros(len(state), dtype=torch.int64, device=state.device)]

@@ -159,38 +159,18 @@ class RecurrentModel(nn.Module):
         """Read N ragged contexts: log_probs (N, V) of the next token, the state, and the scores (N,)."""
         self._check_contexts(contexts)
         ready = self._prepared()
-        device = ready.table.device
-        # Longest first: the rows that are still being read at any time are then the first ones.
-        order = sorted(range(len(contexts)), key=lambda row: -len(contexts[row]))
-        rows = torch.tensor(order, device=device)
-        lengths = [len(contexts[row]) for row in order]
-        padded = torch.tensor([[*contexts[row], *[0] * (lengths[0] - len(contexts[row]))] for row in order])
-        tokens = padded.to(device)  # (N, T)
-
-        state = self._empty_state(len(order), ready.table)
-        first = self._first_inputs(conditions, len(order))
+        state = self._empty_state(len(contexts), ready.table)
+        first = self._first_inputs(conditions, len(contexts))
         if first is not None:
-            state = self._advance(ready, ready.layers[0].project(first[rows]), state)
-        hidden, targets, owners = [], [], []
-        alive = len(order)
-        for place in range(lengths[0]):
-            while lengths[alive - 1] <= place:
-                alive -= 1
-            if place:
-                hidden.append(state[-1][0][:alive])
-                targets.append(tokens[:alive, place])
-                owners.append(rows[:alive])
-            reading = tuple(tuple(part[:alive] for part in layer) for layer in state)
-            fresh = self._advance(ready, ready.table[tokens[:alive, place]], reading)
-            state = fresh if alive == len(order) else _overwrite_first_rows(state, fresh)
-
-        scores = ready.table.new_zeros(len(order))
-        if hidden:
-            log_probs = self._target_log_probs(torch.cat(hidden), torch.cat(targets))
-            scores.index_add_(0, torch.cat(owners), log_probs)
-        back = torch.argsort(rows)
-        state = tuple(tuple(part[back] for part in layer) for layer in state)
+            state = self._advance(ready, ready.layers[0].project(first), state)
+        state, scores = self._read(ready, contexts, state, to_end=True)
         return ready.output.log_probs(state[-1][0]), state, scores
+
+    @torch.no_grad()
+    def score(self, continuations: Sequence[Sequence[int]], state: RecurrentState) -> Tensor:
+        """The log probability (R,) of each continuation after its first token, read from its row of the state."""
+        self._check_contexts(continuations)
+        return self._read(self._prepared(), continuations, state, to_end=False)[1]
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
@@ -206,6 +186,44 @@ class RecurrentModel(nn.Module):
         for layer, old in zip(ready.layers[1:], state[1:], strict=True):
             result.append(cell(layer.project(result[-1][0]), old, layer))
         return tuple(result)
+
+    def _read(
+        self, ready: _Prepared, sequences: Sequence[Sequence[int]], state: RecurrentState, *, to_end: bool
+    ) -> tuple[RecurrentState, Tensor]:
+        """Read R ragged sequences, each from its row: the last states (R rows), and the scores (R,) as in `start`.
+
+        Without `to_end` the last token of each is scored but not read, and the states returned mean nothing.
+        """
+        # Longest first: the rows that are still being read at any time are then the first ones.
+        order = sorted(range(len(sequences)), key=lambda row: -len(sequences[row]))
+        rows = torch.tensor(order, device=ready.table.device)
+        lengths = [len(sequences[row]) for row in order]
+        padded = torch.tensor([[*sequences[row], *[0] * (lengths[0] + 1 - len(sequences[row]))] for row in order])
+        columns = padded.t().contiguous().to(rows.device)  # (T+1, R)
+        counts = [sum(length > place for length in lengths) for place in range(lengths[0] + 1)]
+        state = tuple(tuple(part[rows] for part in layer) for layer in state)
+        ended: list[RecurrentState] = []
+        hidden, targets, owners = [], [], []
+        for place in range(lengths[0] if to_end else lengths[0] - 1):
+            scored = counts[place + 1]  # the rows whose next token is given
+            reading = counts[place] if to_end else scored
+            gates = ready.table.index_select(0, columns[place, :reading])
+            state = self._advance(ready, gates, _rows(state, slice(reading)))
+            hidden.append(state[-1][0][:scored])
+            targets.append(columns[place + 1, :scored])
+            owners.append(rows[:scored])
+            ended.append(_rows(state, slice(scored, reading)))
+        scores = ready.table.new_zeros(len(order))
+        if hidden:
+            log_probs = self._target_log_probs(torch.cat(hidden), torch.cat(targets))
+            scores.index_add_(0, torch.cat(owners), log_probs)
+        if to_end:
+            back = torch.argsort(rows)
+            state = tuple(
+                tuple(torch.cat(parts[::-1])[back] for parts in zip(*layers, strict=True))
+                for layers in zip(*ended, strict=True)
+            )
+        return state, scores
 
     def _empty_state(self, rows: int, like: Tensor) -> RecurrentState:
         parts = 2 if self.config.cell == "lstm" else 1
@@ -299,11 +317,8 @@ def _stack(vectors: Sequence[Any], size: int) -> Tensor:
     return torch.from_numpy(np.stack([np.asarray(vector) for vector in vectors]))
 
 
-def _overwrite_first_rows(state: RecurrentState, fresh: RecurrentState) -> RecurrentState:
-    return tuple(
-        tuple(torch.cat([new, old[len(new) :]]) for new, old in zip(news, olds, strict=True))
-        for news, olds in zip(fresh, state, strict=True)
-    )
+def _rows(state: RecurrentState, which: slice) -> RecurrentState:
+    return tuple(tuple(part[which] for part in layer) for layer in state)
 
 
 def _version(weight: Tensor) -> int:

@@ -2,7 +2,9 @@
 
 template.py        a row of token ids with None at each free slot
 step_model.py      what search asks of a model
+opening.py         examples whose contexts a model has read
 beam.py            the one search loop, plain or steered by messages
+choosing.py        which extensions the loop keeps; coverage.py where words must appear
 scoring.py         exact scores of filled sequences
 pair.py            two models before the same blanks; batches; results
 bidirectional.py   Bidirectional Beam Search

@@ -12,103 +12,17 @@ forgotten: running scores are one model's log probability alone.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .step_model import Conditions, State, StepModel, map_state, replace_rows, select_conditions, select_rows
-from .template import Layout
+from .choosing import Chooser, choose_extensions, top_k, unseen
+from .coverage import message_of
+from .opening import FREE, Opening
+from .step_model import State, replace_rows, select_rows
 
-FREE = -1
-"""Marks a free slot in a tensor of slots."""
-
-Chooser = Callable[[Tensor, int, int], tuple[Tensor, Tensor]]
-"""(ranked (n, M), k, slot) -> the values (n, k) and indices (n, k) of the chosen extensions."""
-
-
-@dataclass(frozen=True)
-class Opening:
-    """N examples, longest region first, whose contexts one model has read: where every pass of it begins."""
-
-    name: str
-    model: StepModel
-    layouts: tuple[Layout, ...]
-    slots: Tensor  # (N, W) the token of a fixed slot, FREE elsewhere
-    widths: Tensor  # (N,) slots in each region, falling
-    banned: Tensor  # ids that may not fill a free slot
-    log_probs: Tensor  # (N, V)
-    state: State  # N rows
-    scores: Tensor  # (N,) log probability of each context after its first token
-
-    @staticmethod
-    def read(
-        name: str,
-        model: StepModel,
-        layouts: Sequence[Layout],
-        *,
-        conditions: Conditions = None,
-        banned: Sequence[int] = (),
-        owners: Sequence[int] | None = None,
-    ) -> Opening:
-        """Let the model read every context. Layouts of one owner (0, 1, ...) share its condition and equal contexts."""
-        assert all(len(a.region) >= len(b.region) for a, b in pairwise(layouts))
-        owners = range(len(layouts)) if owners is None else owners
-        distinct: dict[tuple[int, tuple[int, ...]], int] = {}
-        rows = [
-            distinct.setdefault((o, layout.context), len(distinct)) for o, layout in zip(owners, layouts, strict=True)
-        ]
-        log_probs, state, scores = model.start(
-            [context for _, context in distinct], select_conditions(conditions, [owner for owner, _ in distinct])
-        )
-        _check_output(name, "start()", model.vocab_size, len(distinct), log_probs, state)
-        if scores.shape != (len(distinct),) or not bool((scores < torch.inf).all()):
-            raise ValueError(
-                f"the {name} model's start() must return scores ({len(distinct)},), none NaN or +inf, "
-                f"but returned {tuple(scores.shape)}: {scores.tolist()}"
-            )
-        if float(log_probs.max()) > 1e-3:
-            warnings.warn(f"the {name} model's log probabilities exceed 0: are they logits?", stacklevel=2)
-        width = max((len(layout.region) for layout in layouts), default=0)
-        padded = [
-            [FREE if token is None else token for token in layout.region] + [FREE] * (width - len(layout.region))
-            for layout in layouts
-        ]
-        device = log_probs.device
-        if len(distinct) < len(layouts):
-            shared = torch.tensor(rows, device=device)
-            log_probs, state, scores = log_probs[shared], select_rows(state, shared), scores[shared]
-        return Opening(
-            name=name,
-            model=model,
-            layouts=tuple(layouts),
-            slots=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(layouts), width),
-            widths=torch.tensor([len(layout.region) for layout in layouts], device=device),
-            banned=torch.tensor(sorted(set(banned)), dtype=torch.long, device=device),
-            log_probs=log_probs,
-            state=state,
-            scores=scores,
-        )
-
-    def select(self, examples: Tensor) -> Opening:
-        widths = self.widths[examples]
-        return replace(
-            self,
-            layouts=tuple(self.layouts[example] for example in examples.tolist()),
-            slots=self.slots[examples, : int(widths.max())],
-            widths=widths,
-            log_probs=self.log_probs[examples],
-            state=select_rows(self.state, examples),
-            scores=self.scores[examples],
-        )
-
-    def step(self, tokens: Tensor, state: State, slot: int) -> tuple[Tensor, State]:
-        log_probs, state = self.model.step(tokens, state)
-        _check_output(self.name, f"step() at slot {slot}", self.model.vocab_size, len(tokens), log_probs, state)
-        return log_probs, state
+__all__ = ["FREE", "Choice", "Expansion", "Opening", "Pass", "beam_search", "top_k"]
 
 
 @dataclass(frozen=True)
@@ -154,7 +68,7 @@ class Pass:
 
     choices: tuple[Choice, ...]  # slot w: for the examples that have one
     expansions: tuple[Expansion, ...]  # slot w, or empty where they were not kept
-    messages: Tensor | None  # (N, W, V) for the opposite pass, in this pass's reading order
+    messages: Tensor | None  # (N, W, V), or (N, W, 2^k, V), for the opposite pass, in this pass's reading order
     settled: Tensor  # (N,) every frontier equals that of the previous pass in this direction
 
     def select(self, examples: Tensor) -> Pass:
@@ -196,23 +110,6 @@ class Pass:
         return tokens.gather(1, spread), scores.gather(1, order), ranking.gather(1, order)
 
 
-def top_k(ranked: Tensor, k: int, slot: int = 0, *, block: int = 128) -> tuple[Tensor, Tensor]:
-    """The k largest of each row (n, M). On long rows first the k best blocks, since those hold the k best values."""
-    num_values = ranked.shape[1]
-    num_blocks = num_values // block
-    if num_blocks < 4 * k:
-        return ranked.topk(k)
-    whole = num_blocks * block
-    best = ranked[:, :whole].reshape(-1, num_blocks, block).amax(2)  # (n, blocks)
-    if whole < num_values:
-        best = torch.cat([best, ranked[:, whole:].amax(1, keepdim=True)], 1)
-    blocks = best.topk(k, sorted=False).indices  # (n, k)
-    places = (blocks[..., None] * block + torch.arange(block, device=ranked.device)).flatten(1)  # (n, k * block)
-    values = ranked.gather(1, places.clamp(max=num_values - 1)).masked_fill(places >= num_values, -torch.inf)
-    values, picks = values.topk(k)
-    return values, places.gather(1, picks)
-
-
 def beam_search(
     opening: Opening,
     *,
@@ -231,7 +128,7 @@ def beam_search(
     """
     device, num_examples, vocab_size = opening.slots.device, len(opening.layouts), opening.model.vocab_size
     counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
-    sent = opening.log_probs.new_empty(num_examples, len(counts), vocab_size) if send else None
+    sent = opening.log_probs.new_empty(num_examples, len(counts), opening.num_banks, vocab_size) if send else None
     settled = (opening.widths == 0) | (previous is not None)
     work = opening.log_probs.new_empty(0)
     choices: list[Choice] = []
@@ -244,7 +141,9 @@ def beam_search(
         else:
             choice = choices[-1].first(count)
             scores, known = choice.scores, known[:count]
-            settled[:count] &= (known | ~choice.alive).all(1)
+            if previous is not None:
+                either_alive = choice.alive | previous.choices[slot - 1].first(count).alive
+                settled[:count] &= (known | ~either_alive).all(1)
             old = previous.expansions[slot] if previous and previous.expansions else None
             expansion = _advance(opening, expansion, choice, known, old, slot)
         if work.numel() < expansion.log_probs.numel():
@@ -252,18 +151,18 @@ def beam_search(
         extended = work[: expansion.log_probs.numel()].view(expansion.log_probs.shape)
         torch.add(expansion.log_probs, scores[:, :, None], out=extended)  # (n, K, V)
         if sent is not None:
-            sent[:count, slot] = extended.amax(1)
+            sent[:count, slot] = message_of(extended, opening.num_banks)
         message = None
         if messages is not None:
             far_slots = opening.widths[:count] - 1 - slot
-            message = messages[torch.arange(count, device=device), far_slots]  # (n, V)
-        index, ranking = _choose(opening, extended, message, slot, num_beams, choose)
-        if bool((ranking[:, 0] == -torch.inf).any()) and message is not None:
+            message = messages[torch.arange(count, device=device), far_slots].view(count, opening.num_banks, -1)
+        index, ranking = choose_extensions(opening, extended, message, slot, num_beams, choose)
+        cut_off = (ranking == -torch.inf).all(1)
+        if message is not None and bool(cut_off.any()):
             # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
             torch.add(expansion.log_probs, scores[:, :, None], out=extended)
-            cut_off = (ranking == -torch.inf).all(1, keepdim=True)
-            plain = _choose(opening, extended, None, slot, num_beams, choose)
-            index, ranking = torch.where(cut_off, plain[0], index), torch.where(cut_off, plain[1], ranking)
+            message = torch.where(cut_off[:, None, None], unseen(opening, count, slot), message)
+            index, ranking = choose_extensions(opening, extended, message, slot, num_beams, choose)
         tokens, parents = index % vocab_size, index // vocab_size  # (n, K)
         running = expansion.log_probs.flatten(1).gather(1, index) + scores.gather(1, parents)
         choice = Choice(tokens, parents, running.masked_fill(ranking == -torch.inf, -torch.inf), ranking)
@@ -272,35 +171,14 @@ def beam_search(
         choices.append(choice)
         if keep:
             expansions.append(expansion)
-    return Pass(tuple(choices), tuple(expansions), sent, settled)
-
-
-def _choose(
-    opening: Opening, extended: Tensor, message: Tensor | None, slot: int, num_beams: int, choose: Chooser
-) -> tuple[Tensor, Tensor]:
-    """The best B of the extensions (n, K, V), which are ranked in place: indices (n, B) into K * V, and rankings."""
-    count, num_parents, vocab_size = extended.shape
-    fixed = opening.slots[:count, slot, None]  # (n, 1)
-    if message is None and not bool((fixed != FREE).any()):
-        extended.index_fill_(2, opening.banned, -torch.inf)
-    else:
-        told = extended.new_zeros(count, vocab_size) if message is None else message
-        steer = told.index_fill(1, opening.banned, -torch.inf)  # (n, V)
-        bound = (fixed[:, 0] != FREE).nonzero().flatten()
-        if len(bound):
-            place = fixed[bound]
-            steer[bound] = steer.new_full((len(bound), vocab_size), -torch.inf).scatter(
-                1, place, told[bound].gather(1, place)
-            )
-        extended += steer[:, None]
-    ranking, index = choose(extended.flatten(1), min(num_beams, num_parents * vocab_size), slot)
-    return index, ranking
+    return Pass(tuple(choices), tuple(expansions), None if sent is None else sent.squeeze(2), settled)
 
 
 def _align(choice: Choice, old: Choice, known: Tensor) -> tuple[Choice, Tensor]:
     """Move each extension that `old` also holds to its place there. Returns the choice and (n, K) which those are.
 
-    `known` (n, K) says the same of the partial fills that were extended, so equal parents are equal histories.
+    `known` (n, K) says the same of the partial fills that were extended, so equal parents are equal histories. Banks
+    stay whole: each has as many vacant places as new extensions, and both are taken in order.
     """
     same = (choice.parents[:, :, None] == old.parents[:, None]) & (choice.tokens[:, :, None] == old.tokens[:, None])
     same &= (choice.alive & known.gather(1, choice.parents))[:, :, None] & old.alive[:, None]  # (n, K, K)
@@ -320,6 +198,11 @@ def _advance(
     first_rows = torch.arange(count, device=known.device)[:, None] * expansion.log_probs.shape[1]
     rows, tokens = (first_rows + choice.parents).flatten(), choice.tokens.flatten()  # (n * K,)
     if old is None:
+        live = choice.alive.flatten()
+        if opening.num_banks > 1 and bool(live.any()):  # many banks are empty: step what is in the others
+            log_probs, state = opening.step(tokens[live], select_rows(expansion.state, rows[live]), slot)
+            places = live.cumsum(0).sub(1).clamp(min=0)  # a dead row is given another's, which nobody reads
+            return Expansion(log_probs[places].view(count, width, -1), select_rows(state, places))
         log_probs, state = opening.step(tokens, select_rows(expansion.state, rows), slot)
         return Expansion(log_probs.view(count, width, -1), state)
     stale = (choice.alive & ~known).flatten().nonzero().flatten()
@@ -329,24 +212,3 @@ def _advance(
     told = old.log_probs if old.owned else old.log_probs.clone(memory_format=torch.contiguous_format)
     told.flatten(0, 1).index_copy_(0, stale, log_probs)
     return Expansion(told, replace_rows(old.state, stale, state), owned=True)
-
-
-def _check_output(name: str, call: str, vocab_size: int, num_rows: int, log_probs: Tensor, state: State) -> None:
-    if log_probs.shape != (num_rows, vocab_size):
-        raise ValueError(
-            f"the {name} model's {call} must return log_probs ({num_rows}, {vocab_size}), "
-            f"but returned {tuple(log_probs.shape)}"
-        )
-
-    def check(tensor: Tensor) -> Tensor:
-        if tensor.dim() == 0 or len(tensor) != num_rows:
-            raise ValueError(
-                f"the {name} model's {call} must return a state of {num_rows} rows, "
-                f"but one of its tensors has shape {tuple(tensor.shape)}"
-            )
-        return tensor
-
-    map_state(check, state)
-    peak = float(log_probs.max())  # NaN and +inf survive a maximum
-    if not peak < torch.inf:
-        raise ValueError(f"the {name} model's {call} returned a log probability of {peak}")

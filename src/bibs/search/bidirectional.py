@@ -102,14 +102,14 @@ def _note(
     if trace:
         tops = [list(proposal)[:1] for proposal in proposals]
         scores = score_cases(cases_of(pair, Memory(), proposals), tops)
-        frontiers = _frontiers(latest, widths)
+        frontiers = frontiers_of(latest, widths)
         for row in going:
             for fill, pairs in zip(tops[row], scores[row], strict=True):
                 tokens, own = pair.forward.layouts[row].fill(fill), proposals[row][fill]
                 progress[row].passes.append(TracedPass(direction, tokens, sum(pairs), own, frontiers[row]))
 
 
-def _frontiers(latest: Pass, widths: Sequence[int]) -> list[tuple[tuple[tuple[Tokens, float], ...], ...]]:
+def frontiers_of(latest: Pass, widths: Sequence[int]) -> list[tuple[tuple[tuple[Tokens, float], ...], ...]]:
     """Per example and slot, the partial fills alive when the pass stood there, with their running scores."""
     partial: list[list[Tokens]] = [[()] for _ in widths]
     frontiers: list[list[tuple[tuple[Tokens, float], ...]]] = [[(((), 0.0),)] if width else [] for width in widths]

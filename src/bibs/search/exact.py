@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from .beam import FREE, beam_search
@@ -21,7 +23,12 @@ def enumerate_fills(pair: Pair, settings: Settings) -> list[list[Fill]]:
                 f"`method` 'exact' must not enumerate more than {settings.max_fills} fills (`max_fills`), "
                 f"but {free} free slots of {allowed} tokens make {allowed}^{free}"
             )
-        latest = beam_search(one.forward, num_beams=max(1, allowed**free), send=False)
-        proposals = propose("forward", latest, one.forward.widths.tolist())
+        every = replace(one.forward, required=one.forward.required[:, :0])
+        latest = beam_search(every, num_beams=max(1, allowed**free), send=False)
+        layout = one.forward.layouts[0]
+        proposals = [
+            {fill: score for fill, score in proposal.items() if set(layout.required) <= set(layout.free_words(fill))}
+            for proposal in propose("forward", latest, one.forward.widths.tolist())
+        ]
         results += finish(cases_of(one, Memory().after("forward", latest), proposals), settings, "sum")
     return results

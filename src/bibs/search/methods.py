@@ -12,7 +12,7 @@ from .pair import Fill, check_problem, fill_in_batches, say_if_fewer
 from .sampling import coordinate_descent, gsn, gsn_random, unidirectional_gibbs
 from .settings import Direction, LengthRule, Settings
 from .step_model import Conditions, StepModel
-from .template import Layout, Template
+from .template import Layout, Template, check_required
 from .unidirectional import search_backward, search_forward, search_rerank_max, search_rerank_sum
 
 METHODS = {
@@ -27,6 +27,7 @@ METHODS = {
     "unidirectional-gibbs": unidirectional_gibbs,
     "exact": enumerate_fills,
 }
+SAMPLERS = ("gsn", "gsn-random", "coordinate", "unidirectional-gibbs")
 
 
 def fill_templates(
@@ -37,6 +38,7 @@ def fill_templates(
     method: str = "bibs",
     conditions: Conditions = None,
     banned: Sequence[int] = (),
+    must_include: Sequence[Sequence[int]] | None = None,
     num_beams: int = 5,
     num_rounds: int = 4,
     num_return_sequences: int = 1,
@@ -54,6 +56,9 @@ def fill_templates(
     max_fills: int = 100_000,
 ) -> list[list[Fill]]:
     """Fill the free slots of each template by one of `METHODS`; per template, distinct fills, best first.
+
+    `banned` ids never fill a free slot; each id of a template's `must_include` (at most four) fills at least one. The
+    samplers do not know the latter.
 
     A `Gap` in a template is a blank of unknown length: `lengths` is the rule by which lengths are tried and compared,
     `max_length` the most words it may have where it does not say. "unknown" searches the `num_lengths` lengths that
@@ -81,15 +86,21 @@ def fill_templates(
         shortlist=shortlist,
         max_fills=max_fills,
     )
+    required = [()] * len(templates) if must_include is None else must_include
     check_problem(forward, backward, templates, conditions, banned)
-    plans = plan_lengths(forward, backward, templates, settings, conditions=conditions, banned=banned)
+    check_required(required, templates, banned, forward.vocab_size)
+    if method in SAMPLERS and any(required):
+        raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
+    plans = plan_lengths(
+        forward, backward, templates, settings, conditions=conditions, banned=banned, required=required
+    )
 
     def search(layouts: list[Layout], owners: list[int]) -> list[list[Fill]]:
         return fill_in_batches(
             forward, backward, layouts, METHODS[method], settings, conditions=conditions, banned=banned, owners=owners
         )
 
-    results = fill_gaps(method, templates, plans, search, settings)
+    results = fill_gaps(method, templates, required, plans, search, settings)
     say_if_fewer(results, settings.num_return_sequences)
     return results
 
@@ -101,6 +112,7 @@ def bidirectional_beam_search(
     *,
     conditions: Conditions = None,
     banned: Sequence[int] = (),
+    must_include: Sequence[Sequence[int]] | None = None,
     num_beams: int = 5,
     num_rounds: int = 4,
     num_return_sequences: int = 1,
@@ -117,6 +129,8 @@ def bidirectional_beam_search(
 
     - `conditions`: one per template, handed to the models (an image vector, say).
     - `banned`: ids that never fill a free slot (START, END, UNK).
+    - `must_include`: per template, up to four ids that must each fill at least one free slot. Every subset of k such
+      ids has its own `num_beams` beams, so the cost grows with 2^k.
     - `num_rounds`: a round is one pass each way, after a plain first pass from the `start` side.
     - `rescore`: score the fills of all passes exactly and return the best. Without it, the paper as written: the last
       pass's fills in that pass's own, approximate order.
@@ -131,6 +145,7 @@ def bidirectional_beam_search(
         method="bibs",
         conditions=conditions,
         banned=banned,
+        must_include=must_include,
         num_beams=num_beams,
         num_rounds=num_rounds,
         num_return_sequences=num_return_sequences,

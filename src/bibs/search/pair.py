@@ -169,7 +169,8 @@ def fill_in_batches(
 ) -> list[list[Fill]]:
     """Run `search` on batches of layouts of similar size; results come back in the order of the layouts.
 
-    Layouts of one owner are variants of one template: they share its condition and are searched in one batch.
+    Layouts of one owner are variants of one template: they share its condition and are searched in one batch. A batch
+    holds layouts with equally many required words.
     """
     groups: dict[int, list[int]] = {}
     for index, owner in enumerate(range(len(layouts)) if owners is None else owners):
@@ -202,20 +203,25 @@ class _ReadOptions(TypedDict):
 def _batches(
     owners: list[int], groups: Mapping[int, Sequence[int]], layouts: Sequence[Layout], size: int
 ) -> Iterator[list[int]]:
-    """Owners of like region and context together, about `size` layouts at a time, an owner's never apart."""
+    """Owners of like region and context together, about `size` layouts at a time, an owner's never apart.
+
+    With k required words a layout has 2^k times the rows, and counts so often.
+    """
     owners.sort(
         key=lambda owner: max(
-            (-len(a.region), len(a.context), len(a.rest)) for a in (layouts[i] for i in groups[owner])
+            (len(a.required), -len(a.region), len(a.context), len(a.rest)) for a in (layouts[i] for i in groups[owner])
         )
     )
     batch: list[int] = []
-    count = 0
+    count = num_required = 0
     for owner in owners:
-        if batch and count + len(groups[owner]) > size:
+        needed = len(layouts[groups[owner][0]].required)
+        more = len(groups[owner]) << needed
+        if batch and (count + more > size or needed != num_required):
             yield batch
             batch, count = [], 0
         batch.append(owner)
-        count += len(groups[owner])
+        count, num_required = count + more, needed
     if batch:
         yield batch
 

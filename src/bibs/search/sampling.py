@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from .beam import FREE, Pass, beam_search, top_k
-from .pair import Fill, Memory, Pair, Proposal, cases_of, finish, opposite, propose
+from .pair import DIRECTIONS, Fill, Memory, Pair, Proposal, cases_of, finish, opposite, propose
+from .remembering import RememberingModel
 from .scoring import Asked, Remembered, score_fills
 from .settings import Direction, Settings
 
@@ -38,44 +40,71 @@ def coordinate_descent(pair: Pair, settings: Settings) -> list[list[Fill]]:
 def gsn_random(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """GSN as Berglund et al. run it: slots at random, as many updates as `gsn` makes."""
     chains = _start(pair, settings, settings.start, settings.num_beams)
-    forward, backward = chains.hold("forward"), chains.hold("backward")
+    standing = {direction: _Standing.begin(chains, direction) for direction in DIRECTIONS}
     where, draws = (chains.uniforms(settings, 2 * settings.num_rounds, purpose=p) for p in (1, 0))  # (C, sweeps, W)
-    rows, widths = torch.arange(len(chains.owners), device=chains.fills.device), chains.pair.forward.widths
+    widths = chains.pair.forward.widths
     free = chains.pair.forward.slots == FREE  # (C, W)
     free &= torch.arange(free.shape[1], device=free.device) < widths[:, None]
     num_free = free.sum(1)
     for number in range(2 * settings.num_rounds * int(num_free.max())):
-        going = (number < 2 * settings.num_rounds * num_free) & (num_free > 0)
+        rows = (number < 2 * settings.num_rounds * num_free).nonzero().flatten()  # (n,) the chains still going
         # Counted along each chain's own width: a wider neighbour in the batch must not change what it draws.
-        at = rows, (number // widths.clamp(min=1)).clamp(max=2 * settings.num_rounds - 1), number % widths.clamp(min=1)
-        nth = (where[at] * num_free).long()  # the nth free slot, from 0
-        slots = ((free.cumsum(1) - 1 == nth[:, None]) & free).long().argmax(1)  # (C,)
-        assert forward.messages is not None
-        assert backward.messages is not None
-        logits = forward.messages[rows, slots] + backward.messages[rows, widths - 1 - slots]
+        at = rows, number // widths[rows], number % widths[rows]
+        nth = (where[at] * num_free[rows]).long()  # the nth free slot, from 0
+        slots = ((free[rows].cumsum(1) - 1 == nth[:, None]) & free[rows]).long().argmax(1)  # (n,)
+        logits = standing["forward"].go_to(chains, rows, slots)
+        logits = logits + standing["backward"].go_to(chains, rows, widths[rows] - 1 - slots)
         tokens = _draw(logits.index_fill(1, chains.pair.forward.banned, -torch.inf), draws[at])
         fills = chains.fills.clone()
-        fills[rows[going], slots[going]] = tokens[going]
+        fills[rows, slots] = tokens
         chains = replace(chains, fills=fills)
-        forward, backward = chains.hold("forward", forward), chains.hold("backward", backward)
-        chains.record(((number + 1) % num_free.clamp(min=1) == 0) & going)
+        chains.record(rows[(number + 1) % num_free[rows] == 0])
     return chains.finish(settings)
+
+
+@dataclass
+class _Standing:
+    """Where one model stands in each chain: it has read up to `slots`, and what it read before is still good."""
+
+    direction: Direction
+    model: RememberingModel
+    states: Tensor  # (C, W, 2) at each slot, in the model's reading order
+    slots: Tensor  # (C,)
+
+    @staticmethod
+    def begin(chains: _Chains, direction: Direction) -> _Standing:
+        opening = chains.pair[direction]
+        states = opening.state[:, None].repeat(1, opening.slots.shape[1], 1)
+        return _Standing(direction, cast(RememberingModel, opening.model), states, torch.zeros_like(opening.widths))
+
+    def go_to(self, chains: _Chains, rows: Tensor, slots: Tensor) -> Tensor:
+        """Read on, or go back, to one slot of each of some chains; what the model says (n, V) there."""
+        if self.model.forget_if_full():
+            self.slots = torch.zeros_like(self.slots)
+        tokens = chains.read_by(self.direction)
+        for slot in range(int(slots.max())):
+            moving = rows[(self.slots[rows] <= slot) & (slot < slots)]
+            if len(moving):
+                self.states[moving, slot + 1] = self.model.read(tokens[moving, slot], self.states[moving, slot])
+        self.slots[rows] = slots
+        return self.model.log_probs(self.states[rows, slots])
 
 
 def unidirectional_gibbs(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """Exact conditionals of the forward model alone: left-to-right sweeps over the `shortlist` likeliest tokens."""
     chains = _start(pair, settings, "forward", settings.num_beams)
+    every = torch.arange(len(chains.owners), device=chains.fills.device)
     draws = chains.uniforms(settings, 2 * settings.num_rounds, purpose=0)  # (C, sweeps, W)
     opening = chains.pair.forward
     size = min(settings.shortlist, opening.model.vocab_size)
-    held = chains.hold("forward")
+    standing = _Standing.begin(chains, "forward")
     for sweep in range(2 * settings.num_rounds):
         for slot in range(opening.slots.shape[1]):
             going = ((opening.widths > slot) & (opening.slots[:, slot] == FREE)).nonzero().flatten()
             if not len(going):
                 continue
-            assert held.messages is not None
-            likely = held.messages[going, slot].index_fill(1, opening.banned, -torch.inf)
+            likely = standing.go_to(chains, going, torch.full_like(going, slot))
+            likely = likely.index_fill(1, opening.banned, -torch.inf)
             tried = likely.topk(size).indices  # (n, shortlist)
             variants = chains.fills[going, None].repeat(1, size, 1)  # (n, shortlist, W)
             variants[:, :, slot] = tried
@@ -91,8 +120,7 @@ def unidirectional_gibbs(pair: Pair, settings: Settings) -> list[list[Fill]]:
             fills = chains.fills.clone()
             fills[going, slot] = tried.gather(1, picked[:, None])[:, 0]
             chains = replace(chains, fills=fills)
-            held = chains.hold("forward", held)
-        chains.record(torch.ones(len(chains.owners), dtype=torch.bool))
+        chains.record(every)
     return chains.finish(settings)
 
 
@@ -107,11 +135,13 @@ class _Chains:
     fills: Tensor  # (C, W) present tokens from left to right, FREE beyond the region
     proposals: list[Proposal]  # per example: every state recorded
 
-    def hold(self, direction: Direction, previous: Pass | None = None) -> Pass:
-        """What one model says at every slot of the present fills; what did not change is looked up."""
-        opening = self.pair[direction]
-        tokens = self.fills if direction == "forward" else _turn(self.fills, opening.widths)
-        return beam_search(replace(opening, slots=tokens), num_beams=1, previous=previous)
+    def hold(self, direction: Direction) -> Pass:
+        """What one model says at every slot of the present fills."""
+        return beam_search(replace(self.pair[direction], slots=self.read_by(direction)), num_beams=1, keep=False)
+
+    def read_by(self, direction: Direction) -> Tensor:
+        """The present tokens (C, W) in the reading order of one model."""
+        return self.fills if direction == "forward" else _turn(self.fills, self.pair.forward.widths)
 
     def uniforms(self, settings: Settings, num_sweeps: int, purpose: int) -> Tensor:
         """(C, num_sweeps, W) numbers in [0, 1) that depend on the seed and the template, not on the batch."""
@@ -123,17 +153,23 @@ class _Chains:
             drawn[chain, :, :width] = torch.rand(num_sweeps, width, generator=generator)
         return drawn.to(self.fills.device)
 
-    def record(self, which: Tensor) -> None:
-        widths = self.pair.forward.widths.tolist()
-        for owner, fill, width, wanted in zip(self.owners, self.fills.tolist(), widths, which.tolist(), strict=True):
-            if wanted:
-                self.proposals[owner].setdefault(tuple(fill[:width]), 0.0)
+    def record(self, rows: Tensor) -> None:
+        """Note the present fills of some chains."""
+        widths = self.pair.forward.widths[rows].tolist()
+        for row, fill, width in zip(rows.tolist(), self.fills[rows].tolist(), widths, strict=True):
+            self.proposals[self.owners[row]].setdefault(tuple(fill[:width]), 0.0)
+
+    def rest(self) -> None:
+        """Between sweeps, when nothing stands anywhere: the time to forget."""
+        for direction in DIRECTIONS:
+            cast(RememberingModel, self.base[direction].model).forget_if_full()
 
     def finish(self, settings: Settings) -> list[list[Fill]]:
         return finish(cases_of(self.base, Memory(), self.proposals), settings, "sum")
 
 
 def _start(pair: Pair, settings: Settings, direction: Direction, num_chains: int) -> _Chains:
+    pair = Pair(*(RememberingModel.open(pair[direction]) for direction in DIRECTIONS))
     opening = pair[direction]
     widths = opening.widths.tolist()
     latest = beam_search(opening, num_beams=settings.num_beams, keep=False, send=False)
@@ -151,7 +187,7 @@ def _start(pair: Pair, settings: Settings, direction: Direction, num_chains: int
 def _sweep(chains: _Chains, settings: Settings, *, drawn: bool) -> list[list[Fill]]:
     """Alternate sweeps, each told by the last one what stands beyond every slot."""
     draws = chains.uniforms(settings, 2 * settings.num_rounds, purpose=0)
-    widths = chains.pair.forward.widths
+    every, widths = torch.arange(len(chains.owners), device=draws.device), chains.pair.forward.widths
     direction, latest = settings.start, chains.hold(settings.start)
     for sweep in range(2 * settings.num_rounds):
         direction = opposite(direction)
@@ -169,7 +205,8 @@ def _sweep(chains: _Chains, settings: Settings, *, drawn: bool) -> list[list[Fil
         )
         tokens = latest.fills()[0][:, 0]  # (C, W) in reading order
         chains = replace(chains, fills=tokens if direction == "forward" else _turn(tokens, widths))
-        chains.record(torch.ones(len(chains.owners), dtype=torch.bool))
+        chains.record(every)
+        chains.rest()
     return chains.finish(settings)
 
 
@@ -185,7 +222,7 @@ def _draw(logits: Tensor, uniforms: Tensor) -> Tensor:
 
     A row that allows nothing gives 0.
     """
-    cumulative = logits.softmax(1).nan_to_num(0.0).cumsum(1)
+    cumulative = logits.softmax(1).cumsum_(1)  # NaN in a row that allows nothing
     targets = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
     index = torch.searchsorted(cumulative, targets, right=True)[:, 0]
     return torch.where(cumulative[:, -1] > 0, index.clamp(max=logits.shape[1] - 1), 0)

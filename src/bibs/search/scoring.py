@@ -1,13 +1,13 @@
 """The exact score of filled sequences under one model: log P of every token after the first.
 
-The sequences form a tree that is walked level by level: those that share a beginning share its steps, and what a pass
-was told (the log probabilities and states of its frontiers) is looked up. All rows of one step stand at the same
-depth, so that a state which grows with depth can be joined too.
+As far as a pass was told (the log probabilities of its frontiers), a fill is looked up. Where it leaves what is
+remembered, the model scores all that is left of the sequence from the state that is remembered there. A model that
+cannot score given tokens by itself is stepped, and what begins alike is stepped once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,14 +15,11 @@ import torch
 from torch import Tensor
 
 from .beam import Expansion, Opening, Pass
-from .step_model import join_rows, select_rows
+from .step_model import ScoringModel, State, join_rows, row_shapes, select_rows
 from .template import Tokens
 
 MAX_VALUES = 2**24
 """How many log probabilities scoring holds at once: 64 MiB in float32."""
-
-FRESH = -1
-"""The source of a node that was stepped anew."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +35,6 @@ class Remembered:
         expansions = self.memory.expansions if self.memory else ()
         return expansions[depth] if depth < len(expansions) else None
 
-    def below(self, depth: int) -> dict[tuple[int, int], int]:
-        """(row of a parent at this depth, token) -> row of the extended partial fill one level down."""
-        lower = self.at(depth + 1)
-        if lower is None or self.memory is None:
-            return {}
-        width_above = 1 if depth == 0 else self.memory.expansions[depth].log_probs.shape[1]
-        count, width = lower.log_probs.shape[:2]
-        choice = self.memory.choices[depth].first(count)
-        found = {}
-        columns = (choice.parents.tolist(), choice.tokens.tolist(), choice.alive.tolist())
-        for example, (parents, tokens, alive) in enumerate(zip(*columns, strict=True)):
-            for beam in range(width):
-                if alive[beam]:
-                    found[example * width_above + parents[beam], tokens[beam]] = example * width + beam
-        return found
-
 
 class Asked(NamedTuple):
     """One sequence to score: a fill, in reading order, of an example of `sources[source]`."""
@@ -63,11 +44,14 @@ class Asked(NamedTuple):
     fill: Tokens
 
 
-class _Node(NamedTuple):
-    """A beginning of some sequences: a row of what a source remembers at this depth, or of what was stepped anew."""
+@dataclass(frozen=True)
+class Left:
+    """Sequences that leave what is remembered at one depth, and what is left of them, the last known token first."""
 
-    source: int
-    row: int
+    asked: list[int]
+    continuations: list[Tokens]
+    origins: list[tuple[int, int, int]]  # source, depth, row: equal origins are equal states
+    state: State  # a row for each
 
 
 def score_fills(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[float]:
@@ -82,83 +66,103 @@ def score_fills(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[f
 
 
 def _score_chunk(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[float]:
-    sequences = [(*one.fill, *sources[one.source].opening.layouts[one.example].rest) for one in asked]
-    results = [0.0] * len(asked)
-    roots: dict[_Node, int] = {}
-    at = [roots.setdefault(_Node(one.source, one.example), len(roots)) for one in asked]  # the node each stands at
-    nodes = list(roots)
-    totals = torch.stack([sources[node.source].opening.scores[node.row] for node in nodes])  # (nodes,)
-    fresh: Expansion | None = None
-    going = list(range(len(asked)))
-    for depth in range(1 + max(map(len, sequences))):
-        sums = totals.tolist()
-        for row in [row for row in going if len(sequences[row]) == depth]:
-            results[row] = sums[at[row]]
-        going = [row for row in going if len(sequences[row]) > depth]
-        if not going:
+    totals = sources[0].opening.scores.new_zeros(len(asked))
+    left: list[Left] = []
+    for number, source in enumerate(sources):
+        numbers = [index for index, one in enumerate(asked) if one.source == number]
+        left += _look_up(source, number, numbers, asked, totals)
+    return score_left(sources[0].opening, left, totals).tolist()
+
+
+def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequence[Asked], totals: Tensor) -> list[Left]:
+    """Add what `source` remembers of its sequences to their totals; where, and with what, they leave it."""
+    opening = source.opening
+    device, layouts = totals.device, opening.layouts
+    fills = [asked[index].fill for index in numbers]
+    longest = max(map(len, fills), default=0)
+    tokens = torch.tensor([[*fill, *[0] * (longest - len(fill))] for fill in fills], device=device)  # (A, W)
+    places = torch.tensor(numbers, dtype=torch.long, device=device)  # (A,) in totals
+    examples = torch.tensor([asked[index].example for index in numbers], dtype=torch.long, device=device)  # (A,)
+    widths = torch.tensor([len(fill) for fill in fills], device=device)  # (A,)
+    totals[places] = opening.scores[examples]
+    beams = torch.zeros_like(examples)  # (A,) in the frontier at this depth
+    going = (widths > 0).nonzero().flatten()
+    found: list[Left] = []
+    for depth in range(longest):
+        now, following = source.at(depth), source.at(depth + 1)
+        assert now is not None
+        owners, parents, chosen = examples[going], beams[going], tokens[going, depth]
+        totals[places[going]] += now.log_probs[owners, parents, chosen]
+        stays = torch.zeros_like(going, dtype=torch.bool)
+        if following is not None and source.memory is not None:
+            choice = source.memory.choices[depth]
+            same = (choice.tokens[owners] == chosen[:, None]) & (choice.parents[owners] == parents[:, None])
+            same &= choice.alive[owners]  # (A, K)
+            stays = same.any(1) & (widths[going] > depth + 1)
+            beams[going] = same.long().argmax(1)
+        rows = (owners * now.log_probs.shape[1] + parents)[~stays]
+        leaving = going[~stays].tolist()
+        if leaving:
+            found.append(
+                Left(
+                    asked=[numbers[one] for one in leaving],
+                    continuations=[
+                        (*fills[one][depth:], *layouts[asked[numbers[one]].example].rest) for one in leaving
+                    ],
+                    origins=[(number, depth, row) for row in rows.tolist()],
+                    state=select_rows(now.state, rows),
+                )
+            )
+        going = going[stays]
+        if not len(going):
             break
+    return found
+
+
+def score_left(opening: Opening, left: Sequence[Left], totals: Tensor) -> Tensor:
+    """The totals (A,) with the scores of what is left added."""
+    groups: dict[tuple[torch.Size, ...], list[Left]] = {}  # a state may grow with depth: join what can be joined
+    for one in left:
+        groups.setdefault(row_shapes(one.state), []).append(one)
+    for group in groups.values():
+        rows = torch.tensor([index for one in group for index in one.asked], device=totals.device)
+        continuations = [tokens for one in group for tokens in one.continuations]
+        origins = [origin for one in group for origin in one.origins]
+        totals = totals.index_add(
+            0, rows, _score(opening, continuations, origins, join_rows([one.state for one in group]))
+        )
+    return totals
+
+
+def _score(
+    opening: Opening, continuations: Sequence[Tokens], origins: Sequence[tuple[int, int, int]], state: State
+) -> Tensor:
+    """The log probability (R,) of each continuation after its first token."""
+    if isinstance(opening.model, ScoringModel):
+        scores = opening.model.score(continuations, state)
+        if scores.shape != (len(continuations),) or not bool((scores < torch.inf).all()):
+            raise ValueError(
+                f"the {opening.name} model's score() must return ({len(continuations)},) log probabilities, none NaN "
+                f"or +inf, but returned {tuple(scores.shape)}: {scores.tolist()}"
+            )
+        return scores
+    return _score_by_steps(opening, continuations, origins, state)
+
+
+def _score_by_steps(
+    opening: Opening, continuations: Sequence[Tokens], origins: Sequence[tuple[int, int, int]], state: State
+) -> Tensor:
+    first: dict[tuple[int, int, int], int] = {}
+    at = [first.setdefault(origin, row) for row, origin in enumerate(origins)]  # the row of `state` each stands at
+    scores = opening.scores.new_zeros(len(continuations))
+    going = list(range(len(continuations)))
+    for depth in range(max(map(len, continuations)) - 1):
+        going = [row for row in going if len(continuations[row]) > depth + 1]
         edges: dict[tuple[int, int], int] = {}
         for row in going:
-            at[row] = edges.setdefault((at[row], sequences[row][depth]), len(edges))
-        parents = [nodes[node] for node, _ in edges]
-        tokens = torch.tensor([token for _, token in edges], device=totals.device)
-
-        def told(source: int, depth: int = depth, fresh: Expansion | None = fresh) -> Expansion:
-            expansion = fresh if source == FRESH else sources[source].at(depth)
-            assert expansion is not None
-            return expansion
-
-        totals = totals[[node for node, _ in edges]] + _pick(told, parents, tokens)
-        going_on = {at[row] for row in going if len(sequences[row]) > depth + 1}
-        nodes, fresh = _descend(sources, told, parents, tokens, going_on, depth)
-    return results
-
-
-def _by_source(parents: Sequence[_Node], edges: Sequence[int]) -> dict[int, list[int]]:
-    grouped: dict[int, list[int]] = {}
-    for edge in edges:
-        grouped.setdefault(parents[edge].source, []).append(edge)
-    return grouped
-
-
-def _pick(told: Callable[[int], Expansion], parents: list[_Node], tokens: Tensor) -> Tensor:
-    """The log probability of each token (E,) after its parent."""
-    grouped = _by_source(parents, range(len(parents)))
-    picked = [
-        told(source).log_probs.flatten(0, 1)[[parents[edge].row for edge in edges], tokens[edges]]
-        for source, edges in grouped.items()
-    ]
-    order = torch.tensor([edge for edges in grouped.values() for edge in edges], device=tokens.device)
-    joined = torch.cat(picked)
-    return torch.empty_like(joined).index_copy(0, order, joined)
-
-
-def _descend(
-    sources: Sequence[Remembered],
-    told: Callable[[int], Expansion],
-    parents: list[_Node],
-    tokens: Tensor,
-    going_on: set[int],
-    depth: int,
-) -> tuple[list[_Node], Expansion | None]:
-    """The nodes one level down. Those that no source remembers, and from which a sequence goes on, are stepped."""
-    remembered = {source: sources[source].below(depth) for source in {node.source for node in parents} - {FRESH}}
-    nodes: list[_Node] = []
-    stepped: list[int] = []
-    for edge, (parent, token) in enumerate(zip(parents, tokens.tolist(), strict=True)):
-        row = remembered[parent.source].get((parent.row, token)) if parent.source != FRESH else None
-        nodes.append(_Node(FRESH, 0) if row is None else _Node(parent.source, row))
-        if row is None and edge in going_on:
-            stepped.append(edge)
-    if not stepped:
-        return nodes, None
-    grouped = _by_source(parents, stepped)
-    states = [
-        select_rows(told(source).state, torch.tensor([parents[edge].row for edge in edges], device=tokens.device))
-        for source, edges in grouped.items()
-    ]
-    stepped = [edge for edges in grouped.values() for edge in edges]  # the order in which the states are joined
-    for row, edge in enumerate(stepped):
-        nodes[edge] = _Node(FRESH, row)
-    log_probs, state = sources[0].opening.step(tokens[stepped], join_rows(states), depth + 1)
-    return nodes, Expansion(log_probs[:, None], state)
+            at[row] = edges.setdefault((at[row], continuations[row][depth]), len(edges))
+        parents, tokens = torch.tensor(list(edges), device=scores.device).t()  # (E,), (E,)
+        log_probs, state = opening.step(tokens, select_rows(state, parents), depth + 1)
+        ahead = [continuations[row][depth + 1] for row in going]
+        scores[going] += log_probs[[at[row] for row in going], ahead]
+    return scores

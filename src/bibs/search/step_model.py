@@ -7,7 +7,7 @@ left or right is decided by the argument it is passed as, never by the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -40,6 +40,19 @@ class StepModel(Protocol):
         ...
 
 
+@runtime_checkable
+class ScoringModel(StepModel, Protocol):
+    """A model that can also score given tokens, and so be spared the whole distributions. Others are stepped."""
+
+    def score(self, continuations: Sequence[Sequence[int]], state: State) -> Tensor:
+        """The log probability (R,) of R ragged, non-empty continuations after their first tokens, as in `start`.
+
+        Row i reads `continuations[i]` from row i of `state`, which is not to be changed in place. (What the first token
+        costs, search has been told already: it stands in the log_probs that came with the state.)
+        """
+        ...
+
+
 def map_state(function: Callable[..., Tensor], *states: State) -> State:
     """Apply `function` to the matching tensors of one or more states of the same shape of nest."""
     first = states[0]
@@ -63,6 +76,18 @@ def select_rows(state: State, rows: Tensor) -> State:
 
 def join_rows(states: Sequence[State]) -> State:
     return states[0] if len(states) == 1 else map_state(lambda *tensors: torch.cat(tensors), *states)
+
+
+def row_shapes(state: State) -> tuple[torch.Size, ...]:
+    """The shapes of a state's tensors but for their rows: states that agree in them can be joined."""
+    shapes: list[torch.Size] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        shapes.append(tensor.shape[1:])
+        return tensor
+
+    map_state(note, state)
+    return tuple(shapes)
 
 
 def replace_rows(state: State, rows: Tensor, fresh: State) -> State:

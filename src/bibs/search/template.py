@@ -6,9 +6,13 @@ START and END are ordinary fixed tokens at its two ends. The slots from the firs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+MAX_REQUIRED = 4
+"""How many words may be required: the search keeps beams for every subset of them."""
 
 
 @dataclass(frozen=True)
@@ -30,28 +34,33 @@ Template: TypeAlias = Sequence[int | Gap | None]
 
 @dataclass(frozen=True)
 class Layout:
-    """A template cut in three, in one reading order."""
+    """A template cut in three, in one reading order; and what must appear in its free slots."""
 
     context: tuple[int, ...]
     region: tuple[int | None, ...]
     rest: tuple[int, ...]
+    required: tuple[int, ...] = field(default=(), repr=False)  # samplers seed themselves by what is shown
 
     @staticmethod
-    def of(template: Slots) -> Layout:
+    def of(template: Slots, required: Sequence[int] = ()) -> Layout:
         free = [position for position, token in enumerate(template) if token is None]
         first, last = (free[0], free[-1] + 1) if free else (len(template), len(template))
         context = tuple(token for token in template[:first] if token is not None)
         rest = tuple(token for token in template[last:] if token is not None)
-        return Layout(context, tuple(template[first:last]), rest)
+        return Layout(context, tuple(template[first:last]), rest, tuple(required))
 
     def mirrored(self) -> Layout:
         """The same template read from the other end. A template without a blank is all context, either way."""
         if not self.region:
-            return Layout(self.context[::-1], (), ())
-        return Layout(self.rest[::-1], self.region[::-1], self.context[::-1])
+            return replace(self, context=self.context[::-1])
+        return replace(self, context=self.rest[::-1], region=self.region[::-1], rest=self.context[::-1])
 
     def fill(self, tokens: Sequence[int]) -> tuple[int, ...]:
         return (*self.context, *tokens, *self.rest)
+
+    def free_words(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Of the tokens of a filled region, those in free slots."""
+        return tuple(token for token, slot in zip(tokens, self.region, strict=True) if slot is None)
 
 
 def check_templates(templates: Sequence[Template], vocab_size: int) -> None:
@@ -69,6 +78,35 @@ def check_templates(templates: Sequence[Template], vocab_size: int) -> None:
         for end, token in (("first", template[0]), ("last", template[-1])):
             if not isinstance(token, int):
                 raise ValueError(f"{name} must have fixed tokens (START, END) at both ends, but its {end} slot is free")
+
+
+def check_required(
+    required: Sequence[Sequence[int]], templates: Sequence[Template], banned: Sequence[int], vocab_size: int
+) -> None:
+    if len(required) != len(templates):
+        raise ValueError(f"`must_include` must hold one per template ({len(templates)}), but holds {len(required)}")
+    for index, (tokens, template) in enumerate(zip(required, templates, strict=True)):
+        name = f"`must_include[{index}]`"
+        if isinstance(tokens, (int, str)) or not isinstance(tokens, Sequence):
+            raise ValueError(f"{name} must be a list of token ids, but is {tokens!r}")
+        if len(tokens) > MAX_REQUIRED:
+            raise ValueError(f"{name} must hold at most {MAX_REQUIRED} tokens, but holds {len(tokens)}")
+        for token in tokens:
+            if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab_size:
+                raise ValueError(f"{name} must hold ids from 0 to {vocab_size - 1}, but holds {token!r}")
+            if token in banned:
+                raise ValueError(f"{name} must hold no id that is `banned`, but holds {token}")
+        if len(set(tokens)) < len(tokens):
+            raise ValueError(f"{name} must hold distinct ids, but holds {list(tokens)}")
+        room = free_slots(template)
+        if len(tokens) > room:
+            raise ValueError(f"{name} must fit in the free slots of its template ({room:g}), but holds {len(tokens)}")
+
+
+def free_slots(template: Template) -> float:
+    """How many words the template can take: without bound where a gap has none."""
+    longest = [math.inf if slot.maximum is None else slot.maximum for slot in template if isinstance(slot, Gap)]
+    return sum(slot is None for slot in template) + sum(longest)
 
 
 def stretch(template: Template, lengths: Sequence[int]) -> list[int | None]:

@@ -1,7 +1,7 @@
 """Training: one plain loop, and checkpoints that survive a kill."""
 
 from bibs.training.loop import Report
-from bibs.training.nade import load_nade, train_nade
+from bibs.training.nade import train_nade
 from bibs.training.pair import FeatureFiles
 from bibs.training.settings import TrainingSettings
 from bibs.training.train import DirectionResult, Sources, TrainingResult, train
@@ -13,7 +13,6 @@ __all__ = [
     "Sources",
     "TrainingResult",
     "TrainingSettings",
-    "load_nade",
     "train",
     "train_nade",
 ]

@@ -80,9 +80,11 @@ class Run:
         return self.steps_per_epoch * self.settings.epochs
 
     def new_model(self) -> Trainable:
-        if self.initial is not None:
-            return RecurrentModel.load(self.initial, self.config)
-        return RecurrentModel(self.config) if self.missing is None else NADE(self.config, missing=self.missing)
+        if self.missing is None:
+            return RecurrentModel.load(self.initial, self.config) if self.initial else RecurrentModel(self.config)
+        if self.initial:
+            return NADE.load(self.initial, self.config, missing=self.missing)
+        return NADE(self.config, missing=self.missing)
 
 
 def train_direction(

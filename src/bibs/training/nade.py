@@ -7,16 +7,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from bibs.models.directory import CONFIG, VOCABULARY
-from bibs.models.nade import NADE
-from bibs.models.recurrent import RecurrentConfig
-from bibs.models.storage import load_json, save_json
+from bibs.models.directory import CONFIG, VOCABULARY, load_pair
+from bibs.models.nade import NADE, NADE_WEIGHTS, load_nade
+from bibs.models.storage import save_json
+from bibs.text import Vocabulary
 from bibs.training.checkpoint import Progress
 from bibs.training.loop import Report, train_direction
 from bibs.training.settings import TrainingSettings
-from bibs.training.train import Sources, make_run, prepare_output
-
-WEIGHTS = "nade.safetensors"
+from bibs.training.train import Initial, Sources, fingerprint_file, make_run, prepare_output
 
 
 def train_nade(
@@ -25,22 +23,31 @@ def train_nade(
     output: Path,
     *,
     missing: float = 0.5,
+    init: Path | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 120.0,
     report: Callable[[Report], None] = lambda report: None,
 ) -> Progress:
     """Train a NADE and write it to `output`: `config.json`, `vocabulary.txt`, `nade.safetensors`.
 
-    Losses are nats a missing word, and not to be compared with those of a pair.
+    `init` is a directory to go on from, of a pair (`NADE.from_pair`) or of a NADE: its weights, words and shape are
+    taken. Losses are nats a missing word, and not to be compared with those of a pair.
     """
     features = sources.features.load() if sources.features else None
-    corpus = sources.read(features)
-    prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     size = features.size if features else 0
+    initial, weights = _initial(init, missing) if init is not None else (None, None)
+    if initial is not None:
+        settings, size = initial.apply(settings), initial.condition_size(features)
+    corpus = sources.read(features, initial.vocabulary if initial else None)
+    prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)
     run = replace(run, missing=missing, name=f"{run.name}, missing {missing}")
+    if weights is not None:
+        begin = run.folder / "initial-nade.safetensors"
+        weights.save(begin, dtype=None)
+        run = replace(run, initial=begin, name=f"{run.name}, init {fingerprint_file(begin)}")
     progress = train_direction(run, features, report)
-    NADE.load(run.best, run.config, missing=missing).save(output / WEIGHTS)
+    NADE.load(run.best, run.config, missing=missing).save(output / NADE_WEIGHTS)
     corpus.vocabulary.save(output / VOCABULARY)
     details: dict[str, Any] = {
         "format": 1,
@@ -54,12 +61,9 @@ def train_nade(
     return progress
 
 
-def load_nade(directory: Path | str) -> NADE:
-    """The NADE that `train_nade` wrote, float32 and in eval mode."""
-    directory = Path(directory)
-    settings = load_json(directory / CONFIG)
-    try:
-        config, missing = RecurrentConfig(**settings["nade"]), float(settings["missing"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{directory / CONFIG} is not the configuration of a NADE ({error})") from error
-    return NADE.load(directory / WEIGHTS, config, missing=missing)
+def _initial(directory: Path, missing: float) -> tuple[Initial, NADE]:
+    if not (directory / NADE_WEIGHTS).exists():
+        initial = Initial.load(directory)
+        return initial, NADE.from_pair(*load_pair(directory), missing=missing)
+    model = load_nade(directory)
+    return Initial(directory, Vocabulary.load(directory / VOCABULARY), model.config), model

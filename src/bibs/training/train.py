@@ -77,10 +77,16 @@ class Initial:
             cutoffs=self.config.cutoffs,
         )
 
+    def condition_size(self, features: Features | None) -> int:
+        """How long the vectors are that it reads; `features` must be as long."""
+        wanted = self.config.condition_size
+        if features and features.size != wanted:
+            raise ValueError(f"`features` must be as long as `init` reads ({wanted}), but are {features.size}")
+        return wanted
+
     def begin(self, run: Run) -> Run:
         weights = self.directory / f"{run.direction}.safetensors"
-        digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
-        return replace(run, initial=weights, name=f"{run.name}, init {digest}")
+        return replace(run, initial=weights, name=f"{run.name}, init {fingerprint_file(weights)}")
 
 
 @dataclass(frozen=True)
@@ -125,12 +131,7 @@ def train(
     size = features.size if features else 0
     initial = Initial.load(init) if init is not None else None
     if initial is not None:
-        settings = initial.apply(settings)
-        if features and size != initial.config.condition_size:
-            raise ValueError(
-                f"`features` must be as long as `init` reads ({initial.config.condition_size}), but are {size}"
-            )
-        size = initial.config.condition_size
+        settings, size = initial.apply(settings), initial.condition_size(features)
     corpus = sources.read(features, initial.vocabulary if initial else None)
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     runs = [make_run(direction, corpus, settings, size, output, checkpoint_seconds) for direction in DIRECTIONS]
@@ -160,6 +161,10 @@ def prepare_output(output: Path, resume: bool) -> None:
         raise ValueError(f"{output} cannot be written to")
     for leftover in folder.glob(".*.partial"):  # of a run that was killed while it wrote
         leftover.unlink(missing_ok=True)
+
+
+def fingerprint_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def make_run(
