@@ -90,13 +90,13 @@ def show(result: Calibration, directory: Path) -> None:
         fitted = getattr(result.prior, kind)
         weights.add_row(kind, f"{fitted.word:.2f}", f"{fitted.sentence:.2f}")
     console.print(weights)
-    for title, accuracies in (
+    for title, errors in (
         ("Lengths that BiBS chooses, weights unfitted", result.before),
         ("Lengths that BiBS chooses, each half of the pictures by weights fitted on the other", result.after),
     ):
         lengths = Table("removed", "blanks", "right", "within 1", "within 2", "mean error", title=title)
-        for each in accuracies:
+        for removed, each in errors.items():
             shares = (f"{share:.1%}" for share in each.within)
-            lengths.add_row(f"{each.removed} %", str(each.n), *shares, f"{each.mean_error:+.2f}")
+            lengths.add_row(f"{removed} %", str(each.n), *shares, f"{each.mean:+.2f}")
         console.print(lengths)
     console.print(f"Written to {directory / LENGTHS}", highlight=False)
