@@ -405,6 +405,7 @@ def test_a_prior_must_be_possible(make, message):
         make()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=30))
 def test_sentences_are_counted_by_their_length(lengths):
     counts = LengthPrior.count_sentences(lengths)

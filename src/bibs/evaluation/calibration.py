@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bibs.data import CaptionedImage, Features, read_captions
+from bibs.evaluation.length_errors import LengthErrors
 from bibs.evaluation.length_fit import Observation, fit_prior
 from bibs.evaluation.methods import Method, PairFiller, load_models, needed_features
 from bibs.evaluation.processes import do_slices
@@ -52,25 +53,12 @@ class CalibrationSettings:
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """How far the lengths that BiBS chooses are from the true ones."""
-
-    removed: int
-    n: int
-    within: tuple[float, float, float]  # share of blanks with an error of at most 0, 1, 2 words
-    mean_error: float  # chosen - true
-
-    @staticmethod
-    def of(removed: int, errors: Sequence[int]) -> Accuracy:
-        within = [sum(abs(error) <= most for error in errors) / len(errors) for most in range(3)]
-        return Accuracy(removed, len(errors), (within[0], within[1], within[2]), sum(errors) / len(errors))
-
-
-@dataclass(frozen=True)
 class Calibration:
+    """The fitted prior, and how far the lengths that BiBS chooses are off, by percentage removed."""
+
     prior: LengthPrior
-    before: tuple[Accuracy, ...]  # with the unfitted weights
-    after: tuple[Accuracy, ...]  # each half of the pictures with the weights fitted on the other half
+    before: dict[int, LengthErrors]  # by the unfitted weights
+    after: dict[int, LengthErrors]  # each half of the pictures by weights fitted on the other half
 
 
 def calibrate(
@@ -106,16 +94,16 @@ def calibrate(
     ]
     unfitted = LengthPrior(sentence_counts=prior.sentence_counts)
     fitted = fit_prior(observations, prior, _FITTED_LAST)
-    crossed = [fit_prior(half, prior, _FITTED_LAST) for half in halves[::-1] if half]
+    crossed = [fit_prior(half or observations, prior, _FITTED_LAST) for half in halves[::-1]]
     result = Calibration(
         fitted,
-        _accuracies([(observations, unfitted)], settings.removed),
-        _accuracies(list(zip(halves, crossed, strict=False)), settings.removed),
+        _errors([(observations, unfitted)]),
+        _errors(list(zip(halves, crossed, strict=True))),
     )
     told = {
         "settings": asdict(settings),
         "blanks": len(blanks),
-        "chosen_length": [asdict(each) for each in result.after],
+        "length_errors": {removed: asdict(each) for removed, each in result.after.items()},
     }
     save_length_prior(output or model, fitted, details={"fitted": told})
     return result
@@ -232,11 +220,12 @@ def _observe(
     return [each for number in sorted(done) for each in done[number]]
 
 
-def _accuracies(
-    groups: Sequence[tuple[Sequence[Observation], LengthPrior]], removed: Sequence[int]
-) -> tuple[Accuracy, ...]:
-    errors: dict[int, list[int]] = {share: [] for share in removed}
+def _errors(groups: Sequence[tuple[Sequence[Observation], LengthPrior]]) -> dict[int, LengthErrors]:
+    chosen: dict[int, list[int]] = {}
+    true: dict[int, list[int]] = {}
     for observations, prior in groups:
         for each in observations:
-            errors[each.removed].append(each.chosen("sum", prior, Settings().num_lengths or CANDIDATES) - each.true)
-    return tuple(Accuracy.of(share, found) for share, found in errors.items() if found)
+            found = each.chosen("sum", prior, Settings().num_lengths or CANDIDATES)
+            chosen.setdefault(each.removed, []).append(found)
+            true.setdefault(each.removed, []).append(each.true)
+    return {removed: LengthErrors.of(chosen[removed], true[removed]) for removed in chosen}

@@ -143,16 +143,17 @@ class PairFiller:
         scored = iter(self._fill(templates, Method("forward", 1), owners, KNOWN, False))
         answers = []
         for example, several in zip(examples, fills, strict=True):
-            ranked = [(self._across(next(scored)[0], example, fill, lengths), fill) for fill in several]
-            (_, best), words = max(ranked, key=lambda each: each[0][0])
+            given = len(example.before) + len(example.after)
+            best, words = max(
+                ((next(scored)[0], words) for words in several),
+                key=lambda each: each[0].score + self._bonus(len(each[1]), given, lengths),
+            )
             answers.append(Answer(tuple(words), best.score, best.forward_score, best.backward_score, 0))
         return answers
 
-    def _across(self, scored: Fill, example: Example, fill: Words, lengths: str) -> tuple[float, Fill]:
-        """The fill, and what it is worth beside fills of other lengths."""
-        given = len(example.before) + len(example.after)
-        bonus = self.length_prior.bonus("sum", words=len(fill), given=given) if lengths == "unknown" else 0.0
-        return scored.score + bonus, scored
+    def _bonus(self, words: int, given: int, lengths: str) -> float:
+        """What a search by S adds to compare fills of different lengths."""
+        return self.length_prior.bonus("sum", words=words, given=given) if lengths == "unknown" else 0.0
 
     def lengths_to_try(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Sequence[int]]:
         """The lengths at which a search looks for each blank."""

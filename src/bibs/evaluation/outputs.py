@@ -15,6 +15,7 @@ from bibs.evaluation.samples import Line, Sample, find_picture, merge_equal, sam
 from bibs.evaluation.tables import (
     Table,
     comparison_table,
+    length_table,
     metric_table,
     share_label,
     to_compact_markdown,
@@ -113,8 +114,8 @@ def _tables(results: Results, layout: Layout) -> list[Table]:
     tables: list[Table] = []
     for name in lengths:
         tables.append(metric_table(results, f"{layout.title}, {name} length, 95 % intervals", layout.main, name))
-        compared = comparison_table(results, layout.main, name)
-        tables += [compared] if compared else []
+        further = (comparison_table(results, layout.main, name), length_table(results, name))
+        tables += [table for table in further if table]
     return tables + [
         metric_table(results, f"{title}, {lengths[0]} length", names, lengths[0]) for title, names in layout.more
     ]

@@ -76,12 +76,14 @@ def load_length_prior(directory: Path | str) -> LengthPrior:
     if not path.exists():
         return UNFITTED
     values = load_json(path)
+    for kind in SCORE_KINDS:
+        if not isinstance(values.get(kind), dict) or set(values[kind]) != {"word", "sentence"}:
+            raise ValueError(f"{path}: `{kind}` must hold `word` and `sentence`, but is {values.get(kind)!r}")
+    counts = values.get("sentence_counts")
+    if not isinstance(counts, list):
+        raise ValueError(f"{path}: `sentence_counts` must be a list, but is {counts!r}")
     try:
-        return LengthPrior(
-            **{kind: LengthWeights(**values[kind]) for kind in SCORE_KINDS},
-            sentence_counts=tuple(values["sentence_counts"]),
-        )
-    except KeyError as error:
-        raise ValueError(f"{path}: {error} is missing") from None
-    except (TypeError, ValueError) as error:
+        weights = {kind: LengthWeights(**values[kind]) for kind in SCORE_KINDS}
+        return LengthPrior(**weights, sentence_counts=tuple(counts))
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -24,7 +24,7 @@ from .pair import Fill, best_fills
 from .run_on import run_on
 from .settings import Settings
 from .step_model import Conditions, StepModel, select_conditions
-from .template import Gap, Layout, Template, Tokens, stretch
+from .template import Gap, Layout, Template, stretch
 
 MAX_LAYOUTS = 40
 """Combinations of lengths that climbing searches at most."""
@@ -43,9 +43,8 @@ class Plan:
     first: tuple[Lengths, ...]
     ranges: tuple[range, ...] = ()
     given: int = 0  # words of the template, gaps apart
+    least: int = 0  # words in all gaps together, so that what must be included has room
     climbs: bool = False
-    required: Tokens = ()  # must appear
-    least: int = 0  # words that the gaps must have between them, so that what is required fits
 
     def after(self, found: Mapping[Lengths, Sequence[Fill]]) -> list[Lengths]:
         """What to search next, given what was found with the combinations searched so far."""
@@ -72,14 +71,19 @@ def neighbours(lengths: Lengths) -> Iterator[Lengths]:
 
 
 def fill_gaps(
-    method: str, templates: Sequence[Template], plans: Sequence[Plan], search: Search, settings: Settings
+    method: str,
+    templates: Sequence[Template],
+    required: Sequence[Sequence[int]],
+    plans: Sequence[Plan],
+    search: Search,
+    settings: Settings,
 ) -> list[list[Fill]]:
     """Search every template with the lengths of its plan, and rank what was found at all of them."""
     found: list[dict[Lengths, list[Fill]]] = [{} for _ in templates]
     wanted = {index: list(plan.first) for index, plan in enumerate(plans)}
     while wanted:
         asked = [(index, lengths) for index, several in wanted.items() for lengths in several]
-        layouts = [Layout.of(stretch(templates[index], lengths), plans[index].required) for index, lengths in asked]
+        layouts = [Layout.of(stretch(templates[index], lengths), required[index]) for index, lengths in asked]
         for (index, lengths), fills in zip(asked, search(layouts, [index for index, _ in asked]), strict=True):
             found[index][lengths] = [_across(method, fill, lengths, plans[index], settings) for fill in fills]
         wanted = {index: more for index in wanted if (more := plans[index].after(found[index]))}
@@ -118,9 +122,9 @@ def plan_lengths(
     banned: Sequence[int] = (),
     required: Sequence[Sequence[int]] | None = None,
 ) -> list[Plan]:
-    """What to try for each template, whose `required` tokens must fit."""
-    needs = [tuple(tokens) for tokens in required or [()] * len(templates)]
-    plans = [_range_plan(template, tokens, settings) for template, tokens in zip(templates, needs, strict=True)]
+    """What to try for each template; no lengths so short that its `required` words do not fit."""
+    required = [()] * len(templates) if required is None else required
+    plans = [_range_plan(template, len(words), settings) for template, words in zip(templates, required, strict=True)]
     chosen = [index for index, plan in enumerate(plans) if len(plan.ranges) == 1 and _judged(plan, settings)]
     sides = [_sides(templates[index]) for index in chosen]
     conditions = select_conditions(conditions, chosen)
@@ -138,34 +142,36 @@ def plan_lengths(
     return plans
 
 
-def _range_plan(template: Template, required: Tokens, settings: Settings) -> Plan:
+def _range_plan(template: Template, num_required: int, settings: Settings) -> Plan:
     """All combinations of the lengths that the gaps may have, or where climbing through them begins."""
     gaps = [token for token in template if isinstance(token, Gap)]
     if not gaps:
-        return Plan(first=((),), required=required)
+        return Plan(first=((),))
     if settings.lengths == "paper" and len(gaps) > 1:
         raise ValueError(
             f"`lengths` must be 'unknown' for several blanks of unknown length, but is 'paper' for {len(gaps)}"
         )
     given = len(template) - len(gaps) - 2
-    least = max(0, len(required) - sum(slot is None for slot in template))
+    least = num_required - sum(token is None for token in template)
     if len(gaps) == 1:
         gaps = [replace(gaps[0], minimum=max(gaps[0].minimum, least))]
     ranges = tuple(_lengths_of(gap, given, settings) for gap in gaps)
-    if sum(allowed[-1] for allowed in ranges) < least:
-        raise ValueError(f"`max_length` must leave room for the {least} words of `must_include`, but is too small")
-    plan = Plan((), ranges, given, required=required, least=least)
+    plan = Plan((), ranges, given, least)
     few = settings.num_lengths is None or prod(map(len, ranges)) <= settings.num_lengths ** len(gaps)
-    if few or len(gaps) == 1:
-        return replace(plan, first=tuple(filter(plan.allows, itertools.product(*ranges))))
-    room = max(allowed[-1] for allowed in ranges)
-    alike = [
-        tuple(min(max(length, allowed[0]), allowed[-1]) for allowed in ranges)
-        for length in range(min(allowed[0] for allowed in ranges), room + 1)
-    ]
-    alike = list(filter(plan.allows, dict.fromkeys(alike)))
-    first = tuple(lengths for lengths in alike if lengths == alike[0] or sum(lengths) <= room)
-    return replace(plan, first=first[:MAX_LAYOUTS], climbs=True)
+    climbs = len(gaps) > 1 and not few
+    first = _alike(ranges, least) if climbs else list(itertools.product(*ranges))
+    first = [lengths for lengths in first if plan.allows(lengths)]
+    if not first:
+        raise ValueError(f"`max_length` must leave room for {least} words in the blanks, but is {settings.max_length}")
+    return replace(plan, first=tuple(first[:MAX_LAYOUTS] if climbs else first), climbs=climbs)
+
+
+def _alike(ranges: Sequence[range], least: int) -> list[Lengths]:
+    """The combinations in which all gaps are as alike as their ranges let them be, none larger than it need be."""
+    lengths = range(min(allowed[0] for allowed in ranges), max(allowed[-1] for allowed in ranges) + 1)
+    alike = [tuple(min(max(length, allowed[0]), allowed[-1]) for allowed in ranges) for length in lengths]
+    enough = [each for each in dict.fromkeys(alike) if sum(each) >= least]
+    return [each for each in enough if each == enough[0] or sum(each) <= lengths[-1]]
 
 
 def _lengths_of(gap: Gap, given: int, settings: Settings) -> range:

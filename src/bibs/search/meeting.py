@@ -14,7 +14,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from .beam import Opening, beam_search
+from .beam import beam_search
+from .opening import Opening
 from .settings import Settings
 from .step_model import Conditions, StepModel, select_conditions
 from .template import Layout

@@ -107,7 +107,7 @@ def fill_templates(
             forward, backward, layouts, METHODS[method], settings, conditions=conditions, banned=banned, owners=owners
         )
 
-    results = fill_gaps(method, templates, plans, search, settings)
+    results = fill_gaps(method, templates, required, plans, search, settings)
     say_if_fewer(results, settings.num_return_sequences)
     return results
 

@@ -16,7 +16,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from .beam import Opening, beam_search
+from .beam import beam_search
+from .opening import Opening
 from .settings import Settings
 from .step_model import Conditions, State, StepModel, select_conditions, select_rows
 from .template import Layout
