@@ -26,7 +26,7 @@ from bibs.search.meeting import meet
 from bibs.search.settings import Settings
 
 CANDIDATES = 10
-"""Lengths of each blank at which the methods are run: so many that few true ones are left out, which would bias the fit."""
+"""Lengths of each blank at which the methods are run. Leaving true ones out would bias the fit, so they are many."""
 
 SLICE = 32
 
