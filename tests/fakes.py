@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from bibs.search.step_model import Conditions, State, StepModel, select_rows
+from bibs.search.step_model import Conditions, ScoringModel, State, StepModel, select_rows
 
 
 class MatrixModel:
@@ -111,6 +111,17 @@ class CountingModel:
         self.calls += 1
         self.rows += len(tokens)
         return self.model.step(tokens, state)
+
+
+class CountingScoringModel(CountingModel):
+    """The same for a model that scores given tokens itself: `scored` counts those."""
+
+    scored = 0
+
+    def score(self, continuations: Sequence[Sequence[int]], state: State) -> Tensor:
+        self.scored += sum(len(tokens) - 1 for tokens in continuations)
+        assert isinstance(self.model, ScoringModel)
+        return self.model.score(continuations, state)
 
 
 class TamperingModel:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from bibs.search import Opening, Pass, beam_search, bidirectional_beam_search, fill_templates
 from bibs.search.bidirectional import frontiers_of
-from bibs.search.lengths import lengths_to_try
+from bibs.search.length_prior import UNFITTED
+from bibs.search.lengths import plan_lengths
 from bibs.search.methods import SAMPLERS
-from bibs.search.settings import Settings
+from bibs.search.settings import LengthRule, Settings
 from bibs.search.template import Gap, Layout, stretch
 from by_hand import held, search_by_hand
 from fakes import CountingModel, HistoryModel, MatrixModel, PickyModel, enumerate_scores, score_from_scratch
@@ -259,24 +260,26 @@ def test_empty_banks_are_not_stepped():
 
 
 @laws
-@given(st.integers(0, 500), st.integers(0, 3), st.sampled_from(["paper", "unknown"]))
-def test_a_gap_is_never_too_short_for_the_words(seed, num_required, rule):
+@given(st.integers(0, 500), st.integers(0, 3), st.sampled_from(["paper", "unknown", "two gaps"]))
+def test_gaps_are_never_too_short_for_the_words(seed, num_required, case):
     forward, backward = HistoryModel(5, seed), HistoryModel(5, seed + 1000)
     template = [0, None, Gap(0, 3), 3, 1]
+    if case == "two gaps":
+        template = [0, None, Gap(0, 1), 3, Gap(0, 2), 1]
     required = (2, 3, 4)[:num_required]
+    rule: LengthRule = "paper" if case == "paper" else "unknown"
+    settings = Settings(num_beams=81, lengths=rule)
     options = {"banned": (0, 1), "num_beams": 81, "lengths": rule}
-    (best,) = fill_templates(forward, backward, [template], must_include=[required], length_reward=0.4, **options)[0]
-    needed = max(0, num_required - 1)
-    (tried,) = lengths_to_try(
-        forward, backward, [[0, None, Gap(needed, 3), 3, 1]], Settings(num_beams=81, lengths=rule), banned=(0, 1)
-    )
-    assert min(tried) >= needed
+    (best,) = fill_templates(forward, backward, [template], must_include=[required], **options)[0]
+    (plan,) = plan_lengths(forward, backward, [template], settings, banned=(0, 1), required=[required])
+    assert min(map(sum, plan.first)) >= max(0, num_required - 1)
     truth = {}
-    for length in tried:
-        slots = stretch(template, [length])
+    for lengths in plan.first:
+        slots = stretch(template, lengths)
+        bonus = UNFITTED.bonus("sum", words=sum(lengths), given=plan.given) if rule == "unknown" else 0.0
         for tokens, pair in enumerate_scores(forward, backward, slots, (0, 1)).items():
             if includes(slots, tokens, required):
-                truth[tokens] = sum(pair) + (2 * 0.4 * length if rule == "unknown" else 0.0)
+                truth[tokens] = max(sum(pair) + bonus, truth.get(tokens, -math.inf))
     assert best.tokens == max(truth, key=lambda tokens: truth[tokens])
 
 

@@ -25,6 +25,7 @@ from bibs.evaluation.metrics import METRICS
 from bibs.evaluation.nade import NadeFiller
 from bibs.evaluation.outputs import Finished
 from bibs.evaluation.runs import Cell, Run
+from bibs.evaluation.tables import Entry, Table, to_compact_markdown
 from bibs.evaluation.tasks import Example
 from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig
@@ -344,3 +345,13 @@ def test_the_width_of_equal_time_is_where_the_times_meet() -> None:
     assert note == "BiRNN-f+b takes the processor time of BiBS (12 s) with about 12.0 beams."
     assert not results_module.equal_time_notes([*ours, row("rerank-sum", 5, 1.0), row("rerank-sum@9", 9, 2.0)])
     assert not results_module.equal_time_notes(theirs)
+
+
+def test_a_compact_table_holds_every_number_in_its_place() -> None:
+    rows = (("a", (Entry("0.25"), Entry("-0.50", "[1, 2]"), Entry("10.0", best=True), Entry("n/a"))),)
+    table = Table("t", (("r = 25 %", ("x", "y")), ("r = 50 %", ("x", "y"))), rows)
+    assert to_compact_markdown(table).splitlines() == [
+        "| x / y | r = 25 % | r = 50 % |",
+        "|---|---|---|",
+        "| a | .25 / -.50 | **10.0** / n/a |",
+    ]

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bibs.models.directory import VOCABULARY, load_pair
+from bibs.models.directory import VOCABULARY, load_length_prior, load_pair
 from bibs.models.ngram import NGramModel
-from bibs.search import Fill, StepModel, TracedPass, fill_templates
+from bibs.search import Fill, LengthPrior, StepModel, TracedPass, fill_templates
+from bibs.search.length_prior import UNFITTED
 from bibs.search.settings import Direction, LengthRule
 from bibs.search.template import MAX_REQUIRED, Gap
 from bibs.text import Blank, Template, Vocabulary, tokenize
@@ -50,10 +51,14 @@ class Infiller:
         backward: StepModel,
         vocabulary: Vocabulary,
         encoder: ImageEncoder | None = None,
+        length_prior: LengthPrior = UNFITTED,
         max_words: int = MAX_WORDS,
         device: torch.device | str | None = None,
     ) -> None:
-        """`encoder` turns pictures into the vectors that the models are conditioned on."""
+        """`encoder` turns pictures into the vectors that the models are conditioned on.
+
+        `length_prior` says how fills of different lengths compare; `bibs calibrate` fits one.
+        """
         for name, model in (("forward", forward), ("backward", backward)):
             if model.vocab_size != len(vocabulary):
                 raise ValueError(
@@ -64,6 +69,7 @@ class Infiller:
         self.forward = forward
         self.backward = backward
         self.vocabulary = vocabulary
+        self.length_prior = length_prior
         self.max_words = max_words
         self._encoder = encoder
 
@@ -74,7 +80,13 @@ class Infiller:
         """Load a model directory; without one, the caption model that comes with the package."""
         path = PRETRAINED if directory is None else Path(directory)
         forward, backward = load_pair(path)
-        return cls(forward=forward, backward=backward, vocabulary=Vocabulary.load(path / VOCABULARY), device=device)
+        return cls(
+            forward=forward,
+            backward=backward,
+            vocabulary=Vocabulary.load(path / VOCABULARY),
+            length_prior=load_length_prior(path),
+            device=device,
+        )
 
     @classmethod
     def from_corpus(cls, lines: Iterable[str], *, order: int = 3, min_count: int = 1) -> Infiller:
@@ -85,7 +97,8 @@ class Infiller:
         vocabulary = Vocabulary.build(sentences, min_count=min_count)
         sequences = [[vocabulary.start, *vocabulary.encode(words), vocabulary.end] for words in sentences]
         forward, backward = NGramModel.train_pair(sequences, vocab_size=len(vocabulary), order=order)
-        return cls(forward=forward, backward=backward, vocabulary=vocabulary)
+        prior = LengthPrior(sentence_counts=LengthPrior.count_sentences(map(len, sentences)))
+        return cls(forward=forward, backward=backward, vocabulary=vocabulary, length_prior=prior)
 
     @overload
     def __call__(
@@ -103,6 +116,7 @@ class Infiller:
         batch_size: int | None = ...,
         lengths: LengthRule = ...,
         max_length: int = ...,
+        num_lengths: int | None = ...,
         start: Direction = ...,
         rescore: bool = ...,
         trace: bool = ...,
@@ -125,6 +139,7 @@ class Infiller:
         batch_size: int | None = ...,
         lengths: LengthRule = ...,
         max_length: int = ...,
+        num_lengths: int | None = ...,
         start: Direction = ...,
         rescore: bool = ...,
         trace: bool = ...,
@@ -146,6 +161,7 @@ class Infiller:
         batch_size: int | None = None,
         lengths: LengthRule = "unknown",
         max_length: int = 20,
+        num_lengths: int | None = 3,
         start: Direction = "backward",
         rescore: bool = True,
         trace: bool = False,
@@ -153,7 +169,8 @@ class Infiller:
     ) -> list[Completion] | list[list[Completion]]:
         """Fill the blanks: one template gives a list of completions, best first; a list gives a list of such lists.
 
-        `lengths` is the rule for blanks of unknown length (`___`), `max_length` the most words that one may have.
+        `lengths` is the rule for blanks of unknown length (`___`), `max_length` the most words that one may have where
+        it does not say, `num_lengths` how many of these lengths are searched (None: all).
         `images` holds a picture (file, array or PIL image), a ready vector, or None for each template.
         `must_include` holds up to four words that must each stand somewhere in the blanks of every template, or one
         such list per template; `bad_words` holds words that never fill a blank.
@@ -188,6 +205,8 @@ class Infiller:
             batch_size=batch_size,
             lengths=lengths,
             max_length=max_length,
+            num_lengths=num_lengths,
+            length_prior=self.length_prior,
             seed=seed,
         )
         completions = [
@@ -200,9 +219,6 @@ class Infiller:
         if not isinstance(text, str):
             raise ValueError(f"a template must be a string, but is {text!r}")
         template = Template.parse(text)
-        unknown = sum(not blank.has_known_length for blank in template.blanks)
-        if unknown > 1:
-            raise ValueError(f"a template must have at most one blank of unknown length, but has {unknown}: {text!r}")
         if template.num_words > self.max_words:
             raise ValueError(f"a template must have at most {self.max_words} words, but has {template.num_words}")
         longest = [blank.maximum for blank in template.blanks if blank.maximum is not None]

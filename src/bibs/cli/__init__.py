@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from bibs.cli.calibrate import calibrate
 from bibs.cli.eval import app as eval_app
 from bibs.cli.features import features
 from bibs.cli.fill import fill
@@ -30,6 +31,7 @@ def bibs() -> None:
 app.command()(fill)
 app.command()(features)
 app.command()(train)
+app.command()(calibrate)
 app.add_typer(eval_app, name="eval")
 
 

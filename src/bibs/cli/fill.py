@@ -49,6 +49,9 @@ def fill(
     num_rounds: Annotated[int, typer.Option(help="Passes each way, at most.")] = 4,
     lengths: Annotated[str, typer.Option(help="How `___` finds its length: unknown, or paper.")] = "unknown",
     max_length: Annotated[int, typer.Option(help="The most words that `___` may have.")] = 20,
+    num_lengths: Annotated[
+        int, typer.Option(help="How many lengths of `___` are searched, those that look best; 0 for all.")
+    ] = 3,
     seed: Annotated[int, typer.Option(help="For the methods that sample.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per template and line.")] = False,
 ) -> None:
@@ -80,6 +83,7 @@ def fill(
         "num_rounds": num_rounds,
         "lengths": lengths,
         "max_length": max_length,
+        "num_lengths": num_lengths or None,
         "seed": seed,
     }
     bad = 0

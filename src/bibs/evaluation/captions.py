@@ -25,6 +25,7 @@ from bibs.evaluation.outputs import CAPTIONS, Finished, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, Words, caption_examples, draw_captions
+from bibs.models.directory import load_length_prior
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def evaluate_captions(
     if features is not None:
         features = needed_features(features, [example for cell in cells for example in cell.examples])
     forward, backward, vocabulary = load_models(model)
-    pair = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed)
+    prior = load_length_prior(model)
+    pair = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed, prior)
     missing = NadeFiller.load(nade, pair) if nade else None
     told = {
         "task": "captions",
@@ -87,6 +89,7 @@ def evaluate_captions(
         "features": None if features is None else fingerprint_features(features, cells),
         "model": fingerprint_model(model),
         "nade": missing.fingerprint() if missing else None,
+        "length_prior": asdict(prior) if "unknown" in settings.lengths else None,
     }
     run = Run(output, told, Completion)
     filler = Fillers(pair, {"nade": missing} if missing else {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,15 +133,20 @@ def _samples(found: Convergence, place: int, images: Path | None) -> list[Sample
 
 
 def _steps(trace: Trace) -> list[Line]:
-    """The top fill after each pass; passes that change nothing share a line."""
-    lines: list[Line] = []
-    begin = 0
+    """Each different top fill, in the order in which they came, with the passes that ended with it."""
+    passes: dict[str, list[int]] = {}
     for number, fill in enumerate(trace.fills):
-        if number and fill != trace.fills[number - 1]:
-            begin = number
-        label = _pass_name(number) if begin == number else f"{_pass_name(begin)} to {number}"
-        lines = [*lines[: len(lines) - (begin != number)], Line((label,), fill, trace.scores[number])]
-    return lines
+        passes.setdefault(fill, []).append(number)
+    return [Line((_passes_name(numbers),), fill, trace.scores[numbers[0]]) for fill, numbers in passes.items()]
+
+
+def _passes_name(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return _pass_name(numbers[0])
+    first = "Init" if numbers[0] == 0 else f"pass {numbers[0]}"
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{first} to {numbers[-1]}"
+    return ", ".join([first, *map(str, numbers[1:])])
 
 
 def _changes(trace: Trace) -> int:

@@ -14,8 +14,9 @@ from torch import Tensor
 from bibs.data import Features
 from bibs.evaluation.tasks import Example, Words
 from bibs.models.directory import VOCABULARY, load_pair
-from bibs.search import METHODS, Fill, StepModel, fill_templates
-from bibs.search.lengths import best_over_lengths, lengths_to_try
+from bibs.search import METHODS, Fill, LengthPrior, StepModel, fill_templates
+from bibs.search.length_prior import UNFITTED
+from bibs.search.lengths import plan_lengths
 from bibs.search.settings import LengthRule, Settings
 from bibs.search.template import Gap, Template
 from bibs.text import Vocabulary
@@ -111,6 +112,7 @@ class PairFiller:
     features: Features | None = None
     num_rounds: int = 4
     seed: int = 0
+    length_prior: LengthPrior = UNFITTED
 
     def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
         found = self.search(method, examples, lengths)
@@ -136,30 +138,36 @@ class PairFiller:
         owners = [example for example, several in zip(examples, fills, strict=True) for _ in several]
         templates = []
         for example, fill in zip(owners, (fill for several in fills for fill in several), strict=True):
-            left, right = self._around(example)
+            left, right = self.around(example)
             templates.append([*left, *self.vocabulary.encode(fill), *right])
         scored = iter(self._fill(templates, Method("forward", 1), owners, KNOWN, False))
-        settings = Settings(lengths=_rule(lengths))
         answers = []
-        for several in fills:
-            ranked = [best_over_lengths(OURS, [(len(fill), next(scored))], settings)[0] for fill in several]
-            best, words = max(zip(ranked, several, strict=True), key=lambda each: each[0].ranking_score)
+        for example, several in zip(examples, fills, strict=True):
+            given = len(example.before) + len(example.after)
+            best, words = max(
+                ((next(scored)[0], words) for words in several),
+                key=lambda each: each[0].score + self._bonus(len(each[1]), given, lengths),
+            )
             answers.append(Answer(tuple(words), best.score, best.forward_score, best.backward_score, 0))
         return answers
+
+    def _bonus(self, words: int, given: int, lengths: str) -> float:
+        """What a search by S adds to compare fills of different lengths."""
+        return self.length_prior.bonus("sum", words=words, given=given) if lengths == "unknown" else 0.0
 
     def lengths_to_try(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Sequence[int]]:
         """The lengths at which a search looks for each blank."""
         if lengths == KNOWN:
             return [[len(example.blank)] for example in examples]
-        ranges = lengths_to_try(
+        plans = plan_lengths(
             self.forward,
             self.backward,
             self._gapped(examples),
-            Settings(num_beams=method.num_beams, lengths=_rule(lengths)),
+            Settings(num_beams=method.num_beams, lengths=_rule(lengths), length_prior=self.length_prior),
             conditions=self.conditions(examples),
             banned=self.banned,
         )
-        return list(ranges)
+        return [[length for (length,) in plan.first] for plan in plans]
 
     def answer(self, example: Example, fill: Fill) -> Answer:
         words = self.words_in_blank(example, fill.tokens)
@@ -173,12 +181,12 @@ class PairFiller:
         """What `bibs.search` fills: token ids, and None at each free slot."""
         templates: list[list[int | None]] = []
         for example in examples:
-            left, right = self._around(example)
+            left, right = self.around(example)
             templates.append([*left, *[None] * len(example.blank), *right])
         return templates
 
     def _gapped(self, examples: Sequence[Example]) -> list[Template]:
-        return [[*left, Gap(), *right] for left, right in map(self._around, examples)]
+        return [[*left, Gap(), *right] for left, right in map(self.around, examples)]
 
     def conditions(self, examples: Sequence[Example]) -> Tensor | None:
         if self.features is None:
@@ -189,7 +197,7 @@ class PairFiller:
     def banned(self) -> tuple[int, ...]:
         return self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk
 
-    def _around(self, example: Example) -> tuple[list[int], list[int]]:
+    def around(self, example: Example) -> tuple[list[int], list[int]]:
         """The tokens before the blank, from START, and those after it, to END."""
         words = self.vocabulary
         return [words.start, *words.encode(example.before)], [*words.encode(example.after), words.end]
@@ -212,6 +220,7 @@ class PairFiller:
             num_beams=method.num_beams,
             num_rounds=self.num_rounds,
             lengths=_rule(lengths),
+            length_prior=self.length_prior,
             trace=trace,
             seed=self.seed,
         )

@@ -12,7 +12,17 @@ from bibs.evaluation.report import Section, paragraph, plot_block, write_report
 from bibs.evaluation.results import Results
 from bibs.evaluation.runs import Cell, Run
 from bibs.evaluation.samples import Line, Sample, find_picture, merge_equal, samples_html, samples_markdown
-from bibs.evaluation.tables import Table, comparison_table, metric_table, share_label, to_html, to_latex, to_markdown
+from bibs.evaluation.tables import (
+    Table,
+    comparison_table,
+    length_table,
+    metric_table,
+    share_label,
+    to_compact_markdown,
+    to_html,
+    to_latex,
+    to_markdown,
+)
 from bibs.models.storage import save_json, write_atomically
 
 RESULTS, TABLE_MD, TABLE_TEX, REPORT = "results.json", "table.md", "table.tex", "report.html"
@@ -71,6 +81,8 @@ def write_outputs(finished: Finished, layout: Layout, *, images: Path | None = N
     samples = {cell: _samples(finished, cell, images) for cell in finished.cells}
     markdown = [f"# {layout.title}\n", *(f"- {note}" for note in results.notes), ""]
     markdown += [to_markdown(table) for table in tables]
+    markdown.append("### In short\n")
+    markdown += [f"{table.title}:\n\n{to_compact_markdown(table)}" for table in tables]
     for cell, found in samples.items():
         markdown += [f"### Examples, {_cell_label(cell)}\n", SAMPLE_CHOICE + "\n", samples_markdown(found)]
     write_atomically(directory / TABLE_MD, "\n".join(markdown).encode())
@@ -102,8 +114,8 @@ def _tables(results: Results, layout: Layout) -> list[Table]:
     tables: list[Table] = []
     for name in lengths:
         tables.append(metric_table(results, f"{layout.title}, {name} length, 95 % intervals", layout.main, name))
-        compared = comparison_table(results, layout.main, name)
-        tables += [compared] if compared else []
+        further = (comparison_table(results, layout.main, name), length_table(results, name))
+        tables += [table for table in further if table]
     return tables + [
         metric_table(results, f"{title}, {lengths[0]} length", names, lengths[0]) for title, names in layout.more
     ]

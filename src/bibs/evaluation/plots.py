@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bibs.evaluation.methods import LABELS, OURS
 from bibs.evaluation.results import Results, Row
-from bibs.evaluation.tables import metric_label
+from bibs.evaluation.tables import metric_label, share_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,6 +62,8 @@ def _possible_plots(
     }
     if any(each["lengths"] == lengths for each in results.comparisons):
         plots["What BiBS gains, with 95 % intervals"] = ("gains", lambda: _gains(results, lengths, metrics))
+    if any(row["method"] == OURS and "length_errors" in row for row in rows):
+        plots["How many words the lengths that BiBS chose are off"] = ("lengths", lambda: _length_errors(rows))
     plots["Quality against time"] = ("time", lambda: _against_time(rows, metrics[0]))
     if _widths(rows):
         plots["Quality against beam width"] = ("beams", lambda: _against_width(rows, metrics[0]))
@@ -140,6 +142,22 @@ def _gains(results: Results, lengths: str, metrics: Sequence[str]) -> Figure:
                     )
             _name_places(axis, [results.labels[other] for other in reversed(others)], shown=axis is line[0])
             axis.set_title(f"{metric_label(name)} gained by BiBS" + ("" if share is None else f", r = {share} %"))
+    return figure
+
+
+def _length_errors(rows: Sequence[Row]) -> Figure:
+    found = [row for row in rows if row["method"] == OURS]
+    figure, axes = _grid(1, len(found))
+    for axis, row in zip(axes[0], found, strict=True):
+        counts = {int(error): count for error, count in row["length_errors"]["histogram"].items()}
+        colours = [ACCENT if abs(error) <= 1 else MUTED for error in counts]
+        axis.bar(list(counts), [count / row["n"] for count in counts.values()], color=colours)
+        axis.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+        axis.set_xlabel("words too many")
+        within, mean = row["length_errors"]["within"][1], row["length_errors"]["mean"]
+        axis.set_title(
+            ", ".join(filter(None, (share_label(row["removed"]), f"{within:.0%} within 1, mean {mean:+.1f}")))
+        )
     return figure
 
 

@@ -1,21 +1,23 @@
 """From completions to numbers: one row a method and cell, each metric with its 95 % interval, and BiBS against all.
 
-{"rows": [{"task", "split", "removed", "lengths", "method", "n", metric, metric_ci, ..., "seconds"}],
+{"rows": [{"task", "split", "removed", "lengths", "method", "n", metric, metric_ci, ..., "seconds",
+            "length_errors" (where lengths are not known)}],
  "comparisons": [{..., "metric", "method", "other", "difference", "difference_ci", "gain"}]}
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from bibs.evaluation.bootstrap import NUM_RESAMPLES, Floats, draw_resamples, estimate, estimate_difference
 from bibs.evaluation.completions import Completion
+from bibs.evaluation.length_errors import LengthErrors
 from bibs.evaluation.meteor import Meteor, NoMeteorError
-from bibs.evaluation.methods import LABELS, OURS, Method
+from bibs.evaluation.methods import KNOWN, LABELS, OURS, Method
 from bibs.evaluation.metrics import METRICS, Measure, measure
 from bibs.evaluation.runs import Cell, Progress, Run
 
@@ -100,8 +102,17 @@ def _row(
         found = estimate(measures[name], weights) if name in measures else None
         row[name] = None if found is None else found.value
         row[f"{name}_ci"] = None if found is None else list(found.interval)
-    row["seconds"] = sum(completion.seconds for completion in run.of(cell, method))
+    completions = run.of(cell, method)
+    row["seconds"] = sum(completion.seconds for completion in completions)
+    if cell.lengths != KNOWN:
+        chosen, true = ([len(text.split()) for text in texts] for texts in _texts(completions))
+        row["length_errors"] = asdict(LengthErrors.of(chosen, true))
     return row
+
+
+def _texts(completions: Sequence[Completion]) -> tuple[list[str], list[str]]:
+    """What was filled in, and what people wrote."""
+    return [each.fill for each in completions], [each.truth for each in completions]
 
 
 def _compare(cell: Cell, measures: dict[str, dict[str, Measure]], weights: Floats, metrics: Sequence[str]) -> list[Row]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bibs.evaluation.methods import OURS
+from bibs.evaluation.methods import KNOWN, OURS
 from bibs.evaluation.results import Results, Row
 
 METRIC_LABELS = {
@@ -101,6 +101,32 @@ def comparison_table(results: Results, metrics: Sequence[str], lengths: str) -> 
     )
 
 
+def length_table(results: Results, lengths: str) -> Table | None:
+    """How far the chosen lengths are off; and the CIDEr and the time, in those of the same method told the length."""
+    rows = [row for row in results.rows if row["lengths"] == lengths and "length_errors" in row]
+    if not rows:
+        return None
+    shares = list(dict.fromkeys(row["removed"] for row in rows))
+    told = {(row["removed"], row["method"]): row for row in results.rows if row["lengths"] == KNOWN}
+    found = {(row["removed"], row["method"]): row for row in rows}
+    body = []
+    for method, label in results.labels.items():
+        entries: list[Entry] = []
+        for share in shares:
+            row = found[share, method]
+            errors = row["length_errors"]
+            entries += [Entry(f"{within:.1%}") for within in errors["within"]]
+            entries.append(Entry(f"{errors['mean']:+.2f}"))
+            if told:
+                known = told[share, method]
+                entries.append(Entry(f"{row['CIDEr'] / known['CIDEr']:.1%}" if known.get("CIDEr") else "n/a"))
+                entries.append(Entry(f"{row['seconds'] / known['seconds']:.1f}" if known["seconds"] else "n/a"))
+        body.append((label, tuple(entries)))
+    columns = ("right", "within 1", "within 2", "mean error", *(("CIDEr / known", "time / known") if told else ()))
+    title = f"Chosen lengths, {lengths} length"
+    return Table(title, tuple((share_label(share), columns) for share in shares), tuple(body))
+
+
 def _competes(row: Row) -> bool:
     """Retrieval and other beam widths stand beside the comparison, not in it."""
     return "@" not in row["method"] and not row["method"].startswith("ncca")
@@ -134,6 +160,21 @@ def to_markdown(table: Table) -> str:
         cells = [f"**{e.line}**" if e.best else e.line for e in entries]
         shown = [f"{cell} {e.interval}".strip() for cell, e in zip(cells, entries, strict=True)]
         lines.append(f"| {label} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def to_compact_markdown(table: Table) -> str:
+    """A column for each group, its numbers between strokes and without their intervals: for a page of prose."""
+    heads = [group for group, _ in table.groups]
+    lines = [f"| {' / '.join(table.groups[0][1])} | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for label, entries in table.rows:
+        cells, place = [], 0
+        for _, columns in table.groups:
+            part = entries[place : place + len(columns)]
+            shown = (re.sub(r"^([+-]?)0\.", r"\1.", entry.text) for entry in part)
+            cells.append(" / ".join(f"**{text}**" if e.best else text for text, e in zip(shown, part, strict=True)))
+            place += len(columns)
+        lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

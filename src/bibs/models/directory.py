@@ -1,7 +1,8 @@
 """A pair of models on disk: a directory with `config.json`, `forward.safetensors` and `backward.safetensors`.
 
 `vocabulary.txt` and `model-card.md` stand beside them; the words are no business of a model, so the caller reads
-them and checks that their number is `vocab_size`.
+them and checks that their number is `vocab_size`. `lengths.json`, where there is one, says how fills of different
+lengths compare under this pair; without it, a stated default does.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any
 
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import load_json, save_json
+from bibs.search.length_prior import SCORE_KINDS, UNFITTED, LengthPrior, LengthWeights
 
 CONFIG = "config.json"
 VOCABULARY = "vocabulary.txt"
 MODEL_CARD = "model-card.md"
+LENGTHS = "lengths.json"
 DIRECTIONS = ("forward", "backward")
 
 
@@ -60,3 +63,27 @@ def _config(settings: dict[str, Any], name: str, path: Path) -> RecurrentConfig:
         return RecurrentConfig(**values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: `{name}`: {error}") from error
+
+
+def save_length_prior(directory: Path | str, prior: LengthPrior, *, details: dict[str, Any] | None = None) -> None:
+    """Write `lengths.json`; `details` (what it was fitted on) are for the reader."""
+    save_json(Path(directory) / LENGTHS, {"format": 1, **asdict(prior), **(details or {})})
+
+
+def load_length_prior(directory: Path | str) -> LengthPrior:
+    """The length prior of a model directory, or the unfitted one."""
+    path = Path(directory) / LENGTHS
+    if not path.exists():
+        return UNFITTED
+    values = load_json(path)
+    for kind in SCORE_KINDS:
+        if not isinstance(values.get(kind), dict) or set(values[kind]) != {"word", "sentence"}:
+            raise ValueError(f"{path}: `{kind}` must hold `word` and `sentence`, but is {values.get(kind)!r}")
+    counts = values.get("sentence_counts")
+    if not isinstance(counts, list):
+        raise ValueError(f"{path}: `sentence_counts` must be a list, but is {counts!r}")
+    try:
+        weights = {kind: LengthWeights(**values[kind]) for kind in SCORE_KINDS}
+        return LengthPrior(**weights, sentence_counts=tuple(counts))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -11,9 +11,12 @@ bidirectional.py   Bidirectional Beam Search
 diversity.py       several answers that differ
 unidirectional.py, sampling.py, exact.py   what the paper compares it with
 methods.py         all of them by name
+lengths.py         blanks of unknown length: which lengths are tried; meeting.py and run_on.py judge them beforehand,
+                   length_prior.py afterwards
 """
 
 from .beam import Opening, Pass, beam_search
+from .length_prior import LengthPrior, LengthWeights
 from .methods import METHODS, bidirectional_beam_search, fill_templates
 from .pair import Fill, TracedPass
 from .step_model import StepModel
@@ -21,6 +24,8 @@ from .step_model import StepModel
 __all__ = [
     "METHODS",
     "Fill",
+    "LengthPrior",
+    "LengthWeights",
     "Opening",
     "Pass",
     "StepModel",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .bidirectional import search_both_ways
 from .diversity import answer_in_turn
 from .exact import enumerate_fills
-from .lengths import best_over_lengths, lengths_to_try
+from .length_prior import UNFITTED, LengthPrior
+from .lengths import fill_gaps, plan_lengths
 from .pair import Fill, check_problem, fill_in_batches, say_if_fewer
 from .sampling import coordinate_descent, gsn, gsn_random, unidirectional_gibbs
 from .settings import Direction, LengthRule, Settings
-from .step_model import Conditions, StepModel, select_conditions
-from .template import Gap, Layout, Penalties, Template, check_required, stretch, with_room
+from .step_model import Conditions, StepModel
+from .template import Layout, Penalties, Template, check_required
 from .unidirectional import search_backward, search_forward, search_rerank_max, search_rerank_sum
 
 METHODS = {
@@ -50,7 +52,8 @@ def fill_templates(
     batch_size: int | None = None,
     lengths: LengthRule = "unknown",
     max_length: int = 20,
-    length_reward: float = 0.75,
+    num_lengths: int | None = 3,
+    length_prior: LengthPrior = UNFITTED,
     seed: int = 0,
     shortlist: int = 100,
     max_fills: int = 100_000,
@@ -62,7 +65,8 @@ def fill_templates(
     of these two.
 
     A `Gap` in a template is a blank of unknown length: `lengths` is the rule by which lengths are tried and compared,
-    `max_length` the most words it may have, `length_reward` what a word is worth to "unknown".
+    `max_length` the most words it may have where it does not say. "unknown" searches the `num_lengths` lengths that
+    look best (None: all), and compares what it finds by `length_prior`.
 
     `start`, `rescore`, `trace` and `lookup` (of what an earlier round computed) concern "bibs"; `num_rounds` it and
     the samplers; `seed` the samplers; `shortlist` "unidirectional-gibbs"; `max_fills` "exact".
@@ -81,7 +85,8 @@ def fill_templates(
         batch_size=batch_size,
         lengths=lengths,
         max_length=max_length,
-        length_reward=length_reward,
+        num_lengths=num_lengths,
+        length_prior=length_prior,
         seed=seed,
         shortlist=shortlist,
         max_fills=max_fills,
@@ -93,44 +98,25 @@ def fill_templates(
         raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
     if method in SAMPLERS and diversity_penalty:
         raise ValueError(f"`diversity_penalty` must be 0 where `method` is a sampler, but {method!r} is one")
-    templates = [with_room(template, len(words)) for template, words in zip(templates, required, strict=True)]
-    gapped = [index for index, template in enumerate(templates) if any(isinstance(token, Gap) for token in template)]
-    tried = lengths_to_try(
-        forward,
-        backward,
-        [templates[index] for index in gapped],
-        settings,
-        conditions=select_conditions(conditions, gapped),
-        banned=banned,
+    plans = plan_lengths(
+        forward, backward, templates, settings, conditions=conditions, banned=banned, required=required
     )
-    choices: list[list[tuple[int, ...]]] = [[()] for _ in templates]
-    for index, lengths_of_gap in zip(gapped, tried, strict=True):
-        choices[index] = [(length,) for length in lengths_of_gap]
-    owners = [index for index, several in enumerate(choices) for _ in several]
 
     def find(penalties: Sequence[Penalties]) -> list[list[Fill]]:
-        layouts = [
-            Layout.of(stretch(template, one), words, penalties_of_one)
-            for template, words, penalties_of_one, several in zip(templates, required, penalties, choices, strict=True)
-            for one in several
-        ]
-        found = iter(
-            fill_in_batches(
+        def search(layouts: list[Layout], owners: list[int]) -> list[list[Fill]]:
+            penalised = [replace(each, penalties=penalties[owner]) for each, owner in zip(layouts, owners, strict=True)]
+            return fill_in_batches(
                 forward,
                 backward,
-                layouts,
+                penalised,
                 METHODS[method],
                 settings,
                 conditions=conditions,
                 banned=banned,
                 owners=owners,
             )
-        )
-        results = []
-        for several in choices:
-            answers = [(sum(one), next(found)) for one in several]
-            results.append(answers[0][1] if several == [()] else best_over_lengths(method, answers, settings))
-        return results
+
+        return fill_gaps(method, templates, required, plans, search, settings)
 
     results = answer_in_turn(find, templates, settings) if diversity_penalty else find([{}] * len(templates))
     say_if_fewer(results, settings.num_return_sequences)

@@ -52,6 +52,11 @@ class Fill:
     penalty: float = 0.0  # what its words lost for standing in earlier answers, which no score shows
     trace: tuple[TracedPass, ...] = ()
 
+    @property
+    def standing(self) -> float:
+        """By what it competes with the other fills of its search."""
+        return self.ranking_score - self.penalty
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -162,7 +167,7 @@ def finish(cases: Sequence[Case], settings: Settings, ranking: Ranking) -> list[
 def best_fills(fills: Iterable[Fill], settings: Settings) -> list[Fill]:
     """The best distinct fills, best first."""
     distinct: dict[Tokens, Fill] = {}
-    for fill in sorted(fills, key=lambda fill: fill.penalty - fill.ranking_score):
+    for fill in sorted(fills, key=lambda fill: -fill.standing):
         distinct.setdefault(fill.tokens, fill)
     return list(distinct.values())[: settings.num_return_sequences]
 

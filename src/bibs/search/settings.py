@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from .length_prior import UNFITTED, LengthPrior
+
 Direction = Literal["forward", "backward"]
 LengthRule = Literal["unknown", "paper"]
 
@@ -26,7 +28,8 @@ class Settings:
     batch_size: int | None = None
     lengths: LengthRule = "unknown"
     max_length: int = 20
-    length_reward: float = 0.75
+    num_lengths: int | None = 3
+    length_prior: LengthPrior = UNFITTED
     seed: int = 0
     shortlist: int = 100
     max_fills: int = 100_000
@@ -38,9 +41,9 @@ class Settings:
             "num_return_sequences": 1,
             "shortlist": 1,
             "max_fills": 1,
+            "max_length": 1,
         }
-        if self.batch_size is not None:
-            at_least["batch_size"] = 1
+        at_least |= {name: 1 for name in ("batch_size", "num_lengths") if getattr(self, name) is not None}
         for name, least in at_least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:

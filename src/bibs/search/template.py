@@ -121,14 +121,6 @@ def free_slots(template: Template) -> float:
     return sum(slot is None for slot in template) + sum(longest)
 
 
-def with_room(template: Template, count: int) -> Template:
-    """The same template, its gap (if it has one) never so short that `count` words do not fit."""
-    short = count - sum(slot is None for slot in template)
-    if short <= 0 or sum(isinstance(slot, Gap) for slot in template) != 1:
-        return template
-    return [replace(slot, minimum=max(slot.minimum, short)) if isinstance(slot, Gap) else slot for slot in template]
-
-
 def stretch(template: Template, lengths: Sequence[int]) -> list[int | None]:
     """The template with each gap as so many free slots."""
     given = iter(lengths)

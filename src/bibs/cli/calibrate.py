@@ -1,0 +1,102 @@
+"""`bibs calibrate`: how fills of different lengths compare under a model pair."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bibs.cli.eval_options import (
+    AsJson,
+    Beams,
+    Data,
+    Model,
+    Removed,
+    Rounds,
+    Seed,
+    VectorIds,
+    Vectors,
+    Workers,
+    load_vectors,
+    parse_numbers,
+)
+
+if TYPE_CHECKING:
+    from bibs.evaluation.calibration import Calibration
+
+
+def calibrate(
+    model: Model,
+    data: Data,
+    features: Vectors = None,
+    feature_ids: VectorIds = None,
+    split: Annotated[str, typer.Option(help="The split to fit on; never test.")] = "val",
+    removed: Removed = "25,50,75",
+    limit: Annotated[int, typer.Option(help="Pictures to fit on, at most.")] = 300,
+    seed: Seed = 0,
+    num_beams: Beams = 5,
+    num_rounds: Rounds = 4,
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write lengths.json; into the model directory, unless told.")
+    ] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit what a word more is worth, so that blanks of unknown length (`___`) are neither too short nor too long.
+
+    Example: bibs calibrate --model models/coco --data dataset_coco.json --features F.npy --feature-ids ids.json
+    """
+    from bibs.cli.eval_display import count_cores, progress_bars
+    from bibs.evaluation.calibration import CalibrationSettings
+    from bibs.evaluation.calibration import calibrate as run
+
+    settings = CalibrationSettings(
+        split=split,
+        removed=parse_numbers(removed, "removed"),
+        limit=limit,
+        seed=seed,
+        num_beams=num_beams,
+        num_rounds=num_rounds,
+    )
+    with progress_bars() as progress:
+        result = run(
+            data=data,
+            model=model,
+            output=output,
+            features=load_vectors(features, feature_ids),
+            settings=settings,
+            workers=workers or count_cores(),
+            progress=progress,
+        )
+    if as_json:
+        print(json.dumps(asdict(result), indent=2))
+    else:
+        show(result, output or model)
+
+
+def show(result: Calibration, directory: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from bibs.models.directory import LENGTHS
+    from bibs.search.length_prior import SCORE_KINDS
+
+    console = Console()
+    weights = Table("score", "a word", "log P(sentence length)", title="Fitted weights")
+    for kind in SCORE_KINDS:
+        fitted = getattr(result.prior, kind)
+        weights.add_row(kind, f"{fitted.word:.2f}", f"{fitted.sentence:.2f}")
+    console.print(weights)
+    for title, errors in (
+        ("Lengths that BiBS chooses, weights unfitted", result.before),
+        ("Lengths that BiBS chooses, each half of the pictures by weights fitted on the other", result.after),
+    ):
+        lengths = Table("removed", "blanks", "right", "within 1", "within 2", "mean error", title=title)
+        for removed, each in errors.items():
+            shares = (f"{share:.1%}" for share in each.within)
+            lengths.add_row(f"{removed} %", str(each.n), *shares, f"{each.mean:+.2f}")
+        console.print(lengths)
+    console.print(f"Written to {directory / LENGTHS}", highlight=False)
