@@ -112,7 +112,7 @@ def _plot(found: Diversity) -> Figure:
                     fontsize=7,
                     color=MUTED,
                 )
-    axes[0].set_title("mean over sentences of S (numbers: the penalty; crosses: no penalty, more beams)")
+    axes[0].set_title("S (numbers: the penalty; crosses: none, more beams)")
     axes[1].set_title("share of the true words in their places")
     for axis in axes:
         axis.set_xlabel(f"distinct words in {found.settings['num_return_sequences']} fills")
