@@ -174,8 +174,8 @@ class Infiller:
         `images` holds a picture (file, array or PIL image), a ready vector, or None for each template.
         `must_include` holds up to four words that must each stand somewhere in the blanks of every template, or one
         such list per template; `bad_words` holds words that never fill a blank.
-        With a `diversity_penalty` (try 1) the `num_return_sequences` completions differ in more of their words: each is
-        searched apart, and a word loses so much for every beam of an earlier one that has it in the same place.
+        With a `diversity_penalty` (2, say) the `num_return_sequences` completions differ in more of their words: they
+        are searched one after the other, and a word loses so much for each one before that holds it.
         """
         one = isinstance(templates, str)
         texts = [templates] if isinstance(templates, str) else templates

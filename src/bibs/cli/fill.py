@@ -44,7 +44,7 @@ def fill(
         int, typer.Option("--num-return-sequences", "-n", help="Completions per template.")
     ] = 1,
     diversity_penalty: Annotated[
-        float, typer.Option(help="Let the completions differ in more words: 1, say. Each is then searched apart.")
+        float, typer.Option(help="What a word loses for each completion before that holds it: 2 makes them differ.")
     ] = 0.0,
     num_rounds: Annotated[int, typer.Option(help="Passes each way, at most.")] = 4,
     lengths: Annotated[str, typer.Option(help="How `___` finds its length: unknown, or paper.")] = "unknown",

@@ -1,7 +1,7 @@
 """How different the several fills of one blank are, and what that costs: distinct words against quality, by penalty.
 
-The same blanks are filled M times each without a penalty, with every penalty, and without one but with as many beams as
-all the groups of a diverse search have together.
+The same blanks are filled M times each without a penalty, with every penalty, and without one but with M times the
+beams, which costs about as much as the M searches of a diverse one.
 """
 
 from __future__ import annotations

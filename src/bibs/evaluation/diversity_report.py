@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 TITLE = "Different fills of one blank"
 LEAD = (
-    "Each blank is filled several times. With a penalty, every fill has beams of its own, which avoid the words that "
-    "the beams of earlier fills have in the same places. The row with more beams and no penalty has as many in all."
+    "Each blank is filled several times. With a penalty, the fills are searched one after the other, and a word loses "
+    "so much for each fill before that holds it. The row with more beams and no penalty costs about as much."
 )
 COLUMNS = {
     "distinct": ("distinct words", 2),

@@ -8,6 +8,7 @@ choosing.py        which extensions the loop keeps; coverage.py where words must
 scoring.py         exact scores of filled sequences
 pair.py            two models before the same blanks; batches; results
 bidirectional.py   Bidirectional Beam Search
+diversity.py       several answers that differ
 unidirectional.py, sampling.py, exact.py   what the paper compares it with
 methods.py         all of them by name
 lengths.py         blanks of unknown length: which lengths are tried; meeting.py and run_on.py judge them beforehand,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .choosing import Chooser, Rule, choose_extensions, top_k, unseen
+from .choosing import Chooser, choose_extensions, top_k, unseen
 from .coverage import message_of
 from .opening import FREE, Opening
 from .step_model import State, replace_rows, select_rows
@@ -31,7 +31,7 @@ class Choice:
 
     tokens: Tensor  # (n, K)
     parents: Tensor  # (n, K) the partial fill extended
-    scores: Tensor  # (n, K) running score under this model alone; -inf marks a dead beam
+    scores: Tensor  # (n, K) running score under this model alone, less penalties; -inf marks a dead beam
     ranking: Tensor  # (n, K) what it was chosen by
 
     def take(self, order: Tensor) -> Choice:
@@ -119,18 +119,14 @@ def beam_search(
     keep: bool = True,
     send: bool = True,
     choose: Chooser = top_k,
-    num_groups: int = 1,
-    diversity_penalty: float = 0.0,
 ) -> Pass:
     """Run over the region once, from the near side to the far one.
 
     `messages` are those of a pass in the opposite direction. `previous` is the last pass in this direction: what its
     partial fills were told is looked up, not computed again, and that pass is used up. `keep` keeps the expansions for
-    such a look-up, `send` makes messages for the opposite pass. Where there are `num_groups`, so many adjacent rows of
-    the opening are one example, and all but the first avoid the tokens of those before (choosing.py).
+    such a look-up, `send` makes messages for the opposite pass.
     """
-    rule = Rule(num_beams, choose, num_groups, diversity_penalty)
-    device, num_examples, vocab_size = opening.slots.device, len(opening.layouts), opening.model.vocab_size
+    num_examples, vocab_size = len(opening.layouts), opening.model.vocab_size
     counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
     sent = opening.log_probs.new_empty(num_examples, len(counts), opening.num_banks, vocab_size) if send else None
     settled = (opening.widths == 0) | (previous is not None)
@@ -156,28 +152,48 @@ def beam_search(
         torch.add(expansion.log_probs, scores[:, :, None], out=extended)  # (n, K, V)
         if sent is not None:
             sent[:count, slot] = message_of(extended, opening.num_banks)
-        message = None
-        if messages is not None:
-            far_slots = opening.widths[:count] - 1 - slot
-            message = messages[torch.arange(count, device=device), far_slots].view(count, opening.num_banks, -1)
-        index, ranking = choose_extensions(opening, extended, message, slot, rule)
-        cut_off = (ranking == -torch.inf).all(1)
-        if message is not None and bool(cut_off.any()):
-            # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
-            torch.add(expansion.log_probs, scores[:, :, None], out=extended)
-            message = torch.where(cut_off[:, None, None], unseen(opening, count, slot), message)
-            index, ranking = choose_extensions(opening, extended, message, slot, rule)
+        index, ranking = _choose(opening, extended, (expansion, scores), messages, slot, num_beams, choose)
         tokens, parents = index % vocab_size, index // vocab_size  # (n, K)
         running = expansion.log_probs.flatten(1).gather(1, index) + scores.gather(1, parents)
+        if opening.penalties is not None:
+            free = opening.slots[:count, slot, None] == FREE
+            running -= opening.penalties[:count].gather(1, tokens) * free
         choice = Choice(tokens, parents, running.masked_fill(ranking == -torch.inf, -torch.inf), ranking)
         if previous is not None:
             choice, known = _align(choice, previous.choices[slot], known)
         choices.append(choice)
         if keep:
             expansions.append(expansion)
-    # A group can still change as long as one before it does.
-    settled = settled.view(-1, num_groups).long().cumprod(1).bool().flatten()
     return Pass(tuple(choices), tuple(expansions), None if sent is None else sent.squeeze(2), settled)
+
+
+def _choose(
+    opening: Opening,
+    extended: Tensor,
+    terms: tuple[Expansion, Tensor],
+    messages: Tensor | None,
+    slot: int,
+    num_beams: int,
+    choose: Chooser,
+) -> tuple[Tensor, Tensor]:
+    """Indices (n, K') into K * V of the chosen extensions (n, K, V), which are ranked in place, and their rankings.
+
+    `terms` are what the extensions are the sum of.
+    """
+    if messages is None:
+        return choose_extensions(opening, extended, None, slot, num_beams, choose)
+    count = len(extended)
+    far_slots = opening.widths[:count] - 1 - slot
+    message = messages[torch.arange(count, device=far_slots.device), far_slots].view(count, opening.num_banks, -1)
+    index, ranking = choose_extensions(opening, extended, message, slot, num_beams, choose)
+    cut_off = (ranking == -torch.inf).all(1)
+    if bool(cut_off.any()):
+        # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
+        expansion, scores = terms
+        torch.add(expansion.log_probs, scores[:, :, None], out=extended)
+        message = torch.where(cut_off[:, None, None], unseen(opening, count, slot), message)
+        index, ranking = choose_extensions(opening, extended, message, slot, num_beams, choose)
+    return index, ranking
 
 
 def _align(choice: Choice, old: Choice, known: Tensor) -> tuple[Choice, Tensor]:

@@ -58,14 +58,10 @@ def search_both_ways(pair: Pair, settings: Settings) -> list[list[Fill]]:
             messages=None if sender is None else sender.messages,
             previous=memory[direction],
             keep=settings.lookup,
-            num_groups=settings.num_groups,
-            diversity_penalty=settings.diversity_penalty,
         )
         memory = memory.after(direction, latest)
         _note([progress[example] for example in active], pair, direction, latest, number, settings.trace)
-        settled = [progress[example].rounds is not None for example in active]
-        groups = settings.num_groups  # those of one example leave together
-        done = [all(settled[row - row % groups :][:groups]) for row in range(len(active))]
+        done = [progress[example].rounds is not None for example in active]
         if number == last or sum(done) > len(active) / 2:  # what stays is copied, so a few that are done stay aboard
             for row, example in enumerate(active):
                 if done[row] or number == last:

@@ -1,16 +1,8 @@
-"""Which extensions of a frontier are kept: the best that their slot allows.
-
-Diverse search runs G groups of B beams for each example, in turn. Before group g chooses, every extension is lowered by
-
-    diversity_penalty * (how many of the beams that groups 1..g-1 chose at this slot end in its token)
-
-so the first group is the plain search. Like a message, the penalty ranks and is then forgotten.
-"""
+"""Which extensions of a frontier are kept: the best that their slot allows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -47,60 +39,32 @@ def unseen(opening: Opening, count: int, slot: int) -> Tensor:
     return told.expand(-1, -1, opening.model.vocab_size)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How many extensions are kept, and how. The groups of an example are adjacent rows of the batch."""
-
-    num_beams: int
-    choose: Chooser = top_k
-    num_groups: int = 1
-    penalty: float = 0.0
-
-
 def choose_extensions(
-    opening: Opening, extended: Tensor, message: Tensor | None, slot: int, rule: Rule
+    opening: Opening, extended: Tensor, message: Tensor | None, slot: int, num_beams: int, choose: Chooser
 ) -> tuple[Tensor, Tensor]:
     """The best B of the extensions (n, K, V), of every bank, ranked in place: indices (n, K') into K * V, rankings."""
-    free = opening.slots[: len(extended), slot] == FREE  # (n,)
+    count, num_parents, vocab_size = extended.shape
+    fixed = opening.slots[:count, slot]  # (n,)
+    free = fixed == FREE
+    if opening.penalties is not None:
+        extended -= opening.penalties[:count, None] * free[:, None, None]
     if message is None and opening.num_banks == 1 and bool(free.all()):
         extended.index_fill_(2, opening.banned, -torch.inf)
     else:
-        _steer(opening, extended, message, free, slot)
-    required = opening.required[: len(extended)]
-    if rule.num_groups == 1:
-        return _pick(extended, required, free, slot, rule)
-    told = extended.new_zeros(len(extended) // rule.num_groups, extended.shape[2])  # (n / G, V) penalties
-    chosen = []
-    for group in range(rule.num_groups):
-        rows = slice(group, None, rule.num_groups)
-        extended[rows] -= told[:, None]
-        index, ranking = _pick(extended[rows], required[rows], free[rows], slot, rule)
-        tokens = index % extended.shape[2]
-        alive = ranking > -torch.inf
-        chosen.append((index, ranking + told.gather(1, tokens)))
-        told.scatter_add_(1, tokens, rule.penalty * alive.to(told))
-    index, ranking = (torch.stack(parts, 1).flatten(0, 1) for parts in zip(*chosen, strict=True))
-    return index, ranking
-
-
-def _steer(opening: Opening, extended: Tensor, message: Tensor | None, free: Tensor, slot: int) -> None:
-    """Add what the far side says, and bar what the slot does not allow."""
-    count = len(extended)
-    told = unseen(opening, count, slot) if message is None else message  # (n, 2^k, V)
+        told = unseen(opening, count, slot) if message is None else message  # (n, 2^k, V)
+        if opening.num_banks > 1:
+            told = count_token(told, opening.required[:count], free)
+        steer = told.index_fill(2, opening.banned, -torch.inf)
+        bound = (~free).nonzero().flatten()
+        if len(bound):
+            place = fixed[bound, None, None].expand(-1, told.shape[1], 1)
+            barred = steer.new_full((len(bound), *told.shape[1:]), -torch.inf)
+            steer[bound] = barred.scatter(2, place, told[bound].gather(2, place))
+        ranked = by_bank(extended, opening.num_banks)  # (n, banks, rows, V)
+        ranked += steer[:, : ranked.shape[1], None]
     if opening.num_banks > 1:
-        told = count_token(told, opening.required[:count], free)
-    steer = told.index_fill(2, opening.banned, -torch.inf)
-    bound = (~free).nonzero().flatten()
-    if len(bound):
-        place = opening.slots[bound, slot, None, None].expand(-1, told.shape[1], 1)
-        barred = steer.new_full((len(bound), *told.shape[1:]), -torch.inf)
-        steer[bound] = barred.scatter(2, place, told[bound].gather(2, place))
-    ranked = by_bank(extended, opening.num_banks)  # (n, banks, rows, V)
-    ranked += steer[:, : ranked.shape[1], None]
-
-
-def _pick(ranked: Tensor, required: Tensor, free: Tensor, slot: int, rule: Rule) -> tuple[Tensor, Tensor]:
-    if required.shape[1]:
-        return choose_by_bank(ranked, required, free, rule.num_beams, lambda rows, k: rule.choose(rows, k, slot))
-    ranking, index = rule.choose(ranked.flatten(1), min(rule.num_beams, ranked[0].numel()), slot)
+        return choose_by_bank(
+            extended, opening.required[:count], free, num_beams, lambda ranked, k: choose(ranked, k, slot)
+        )
+    ranking, index = choose(extended.flatten(1), min(num_beams, num_parents * vocab_size), slot)
     return index, ranking

@@ -50,7 +50,7 @@ class Plan:
         """What to search next, given what was found with the combinations searched so far."""
         if not self.climbs:
             return []
-        best = max(found, key=lambda each: max((fill.ranking_score for fill in found[each]), default=-torch.inf))
+        best = max(found, key=lambda each: max((fill.standing for fill in found[each]), default=-torch.inf))
         fresh = [lengths for lengths in neighbours(best) if self.allows(lengths) and lengths not in found]
         return fresh[: MAX_LAYOUTS - len(found)]
 

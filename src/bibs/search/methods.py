@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .bidirectional import search_both_ways
+from .diversity import answer_in_turn
 from .exact import enumerate_fills
 from .length_prior import UNFITTED, LengthPrior
 from .lengths import fill_gaps, plan_lengths
@@ -12,7 +14,7 @@ from .pair import Fill, check_problem, fill_in_batches, say_if_fewer
 from .sampling import coordinate_descent, gsn, gsn_random, unidirectional_gibbs
 from .settings import Direction, LengthRule, Settings
 from .step_model import Conditions, StepModel
-from .template import Layout, Template, check_required
+from .template import Layout, Penalties, Template, check_required
 from .unidirectional import search_backward, search_forward, search_rerank_max, search_rerank_sum
 
 METHODS = {
@@ -58,11 +60,9 @@ def fill_templates(
 ) -> list[list[Fill]]:
     """Fill the free slots of each template by one of `METHODS`; per template, distinct fills, best first.
 
-    `banned` ids never fill a free slot; each id of a template's `must_include` (at most four) fills at least one. The
-    samplers do not know the latter.
-
-    With a `diversity_penalty`, each of the `num_return_sequences` has a group of `num_beams` beams to itself, which
-    avoids the tokens of the groups before it: the best new fill of every group is returned. For searches with beams.
+    `banned` ids never fill a free slot; each id of a template's `must_include` (at most four) fills at least one. With
+    a `diversity_penalty`, a token loses so much for each of the answers before that holds it. The samplers know neither
+    of these two.
 
     A `Gap` in a template is a blank of unknown length: `lengths` is the rule by which lengths are tried and compared,
     `max_length` the most words it may have where it does not say. "unknown" searches the `num_lengths` lengths that
@@ -96,18 +96,29 @@ def fill_templates(
     check_required(required, templates, banned, forward.vocab_size)
     if method in SAMPLERS and any(required):
         raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
-    if method in (*SAMPLERS, "exact") and diversity_penalty:
-        raise ValueError(f"`diversity_penalty` must be 0 where `method` has no beams, but it is {method!r}")
+    if method in SAMPLERS and diversity_penalty:
+        raise ValueError(f"`diversity_penalty` must be 0 where `method` is a sampler, but {method!r} is one")
     plans = plan_lengths(
         forward, backward, templates, settings, conditions=conditions, banned=banned, required=required
     )
 
-    def search(layouts: list[Layout], owners: list[int]) -> list[list[Fill]]:
-        return fill_in_batches(
-            forward, backward, layouts, METHODS[method], settings, conditions=conditions, banned=banned, owners=owners
-        )
+    def find(penalties: Sequence[Penalties]) -> list[list[Fill]]:
+        def search(layouts: list[Layout], owners: list[int]) -> list[list[Fill]]:
+            penalised = [replace(each, penalties=penalties[owner]) for each, owner in zip(layouts, owners, strict=True)]
+            return fill_in_batches(
+                forward,
+                backward,
+                penalised,
+                METHODS[method],
+                settings,
+                conditions=conditions,
+                banned=banned,
+                owners=owners,
+            )
 
-    results = fill_gaps(method, templates, required, plans, search, settings)
+        return fill_gaps(method, templates, required, plans, search, settings)
+
+    results = answer_in_turn(find, templates, settings) if diversity_penalty else find([{}] * len(templates))
     say_if_fewer(results, settings.num_return_sequences)
     return results
 
@@ -140,8 +151,8 @@ def bidirectional_beam_search(
     - `must_include`: per template, up to four ids that must each fill at least one free slot. Every subset of k such
       ids has its own `num_beams` beams, so the cost grows with 2^k.
     - `num_rounds`: a round is one pass each way, after a plain first pass from the `start` side.
-    - `diversity_penalty`: what an extension loses for each beam of another group that put the same token in the same
-      slot; there is one group of `num_beams` beams for each of the `num_return_sequences`, and the first pays nothing.
+    - `diversity_penalty`: the answers are searched one after the other, and a token loses so much for each of the
+      answers before that holds it. Costs `num_return_sequences` searches.
     - `rescore`: score the fills of all passes exactly and return the best. Without it, the paper as written: the last
       pass's fills in that pass's own, approximate order.
     - `trace`: keep the top fill and the frontiers of every pass on each result.

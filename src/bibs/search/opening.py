@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .step_model import Conditions, State, StepModel, map_state, select_conditions, select_rows
-from .template import Layout
+from .template import Layout, Penalties
 
 FREE = -1
 """Marks a free slot in a tensor of slots."""
@@ -28,6 +28,7 @@ class Opening:
     widths: Tensor  # (N,) slots in each region, falling
     banned: Tensor  # ids that may not fill a free slot
     required: Tensor  # (N, k) ids of which each must fill a free slot
+    penalties: Tensor | None  # (N, V) what a token loses in a free slot, where any does
     log_probs: Tensor  # (N, V)
     state: State  # N rows
     scores: Tensor  # (N,) log probability of each context after its first token
@@ -78,6 +79,7 @@ class Opening:
             widths=torch.tensor([len(layout.region) for layout in layouts], device=device),
             banned=torch.tensor(sorted(set(banned)), dtype=torch.long, device=device),
             required=torch.tensor([layout.required for layout in layouts], dtype=torch.long, device=device),
+            penalties=_dense([layout.penalties for layout in layouts], log_probs),
             log_probs=log_probs,
             state=state,
             scores=scores,
@@ -96,6 +98,7 @@ class Opening:
             slots=self.slots[examples, : int(widths.max())],
             widths=widths,
             required=self.required[examples],
+            penalties=None if self.penalties is None else self.penalties[examples],
             log_probs=self.log_probs[examples],
             state=select_rows(self.state, examples),
             scores=self.scores[examples],
@@ -105,6 +108,15 @@ class Opening:
         log_probs, state = self.model.step(tokens, state)
         _check_output(self.name, f"step() at slot {slot}", self.model.vocab_size, len(tokens), log_probs, state)
         return log_probs, state
+
+
+def _dense(penalties: Sequence[Penalties], like: Tensor) -> Tensor | None:
+    if not any(penalties):
+        return None
+    table = like.new_zeros(len(penalties), like.shape[1])
+    for row, given in enumerate(penalties):
+        table[row, list(given)] = table.new_tensor(list(given.values()))
+    return table
 
 
 def _check_output(name: str, call: str, vocab_size: int, num_rows: int, log_probs: Tensor, state: State) -> None:

@@ -49,8 +49,13 @@ class Fill:
     backward_score: float
     rounds: int = 0
     lengths: tuple[int, ...] = ()  # of each gap, where the template has any
-    group: int = 0  # which group of beams found it, where there are several
+    penalty: float = 0.0  # what its words lost for standing in earlier answers, which no score shows
     trace: tuple[TracedPass, ...] = ()
+
+    @property
+    def standing(self) -> float:
+        """By what it competes with the other fills of its search."""
+        return self.ranking_score - self.penalty
 
 
 @dataclass(frozen=True)
@@ -149,12 +154,22 @@ def finish(cases: Sequence[Case], settings: Settings, ranking: Ranking) -> list[
         layout = case.pair.forward.layouts[case.example]
         found = []
         for fill, (forward, backward) in zip(group, pairs, strict=True):
-            by = {"own": case.proposal[fill], "sum": forward + backward, "max": max(forward, backward)}
-            found.append(Fill(layout.fill(fill), forward + backward, by[ranking], forward, backward))
-        found.sort(key=lambda fill: -fill.ranking_score)
+            penalty = layout.penalty(fill)
+            by = {"own": case.proposal[fill] + penalty, "sum": forward + backward, "max": max(forward, backward)}
+            found.append(Fill(layout.fill(fill), forward + backward, by[ranking], forward, backward, penalty=penalty))
         # A template without a blank always comes back, even where a model thinks it impossible.
-        results.append([fill for fill in found if fill.ranking_score > -torch.inf or not layout.region][:wanted])
+        results.append(
+            best_fills((fill for fill in found if fill.ranking_score > -torch.inf or not layout.region), settings)
+        )
     return results
+
+
+def best_fills(fills: Iterable[Fill], settings: Settings) -> list[Fill]:
+    """The best distinct fills, best first."""
+    distinct: dict[Tokens, Fill] = {}
+    for fill in sorted(fills, key=lambda fill: -fill.standing):
+        distinct.setdefault(fill.tokens, fill)
+    return list(distinct.values())[: settings.num_return_sequences]
 
 
 def fill_in_batches(
@@ -171,47 +186,29 @@ def fill_in_batches(
     """Run `search` on batches of layouts of similar size; results come back in the order of the layouts.
 
     Layouts of one owner are variants of one template: they share its condition and are searched in one batch. A batch
-    holds layouts with equally many required words. Each layout is searched by all groups of beams, in adjacent rows.
+    holds layouts with equally many required words.
     """
-    variants: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for index, owner in enumerate(range(len(layouts)) if owners is None else owners):
         if layouts[index].has_room:
-            variants.setdefault(owner, []).append(index)
+            groups.setdefault(owner, []).append(index)
     results: list[list[Fill]] = [[] for _ in layouts]
-    groups = range(settings.num_groups)
-    for batch in _batches(list(variants), variants, layouts, settings.examples_per_batch // len(groups)):
-        members = [
-            (index, number, group)
-            for number, owner in enumerate(batch)
-            for index in variants[owner]
-            for group in groups
-        ]
+    for batch in _batches(list(groups), groups, layouts, settings.examples_per_batch):
+        members = [(index, number) for number, owner in enumerate(batch) for index in groups[owner]]
         members.sort(key=lambda member: -len(layouts[member[0]].region))  # as an opening wants them
-        chosen = [layouts[index] for index, _, _ in members]
+        chosen = [layouts[index] for index, _ in members]
         options: _ReadOptions = {
             "conditions": select_conditions(conditions, batch),
             "banned": banned,
-            "owners": [number for _, number, _ in members],
+            "owners": [number for _, number in members],
         }
         pair = Pair(
             Opening.read("forward", forward, chosen, **options),
             Opening.read("backward", backward, [layout.mirrored() for layout in chosen], **options),
         )
-        for (index, _, group), fills in zip(members, search(pair, settings), strict=True):
-            results[index] += [replace(fill, group=group) for fill in fills]
+        for (index, _), fills in zip(members, search(pair, settings), strict=True):
+            results[index] = fills
     return results
-
-
-def best_fills(fills: Iterable[Fill], settings: Settings) -> list[Fill]:
-    """The best distinct fills, best first: of all, or where there are groups the best of each that is still new."""
-    ranked = sorted(fills, key=lambda fill: -fill.ranking_score)
-    distinct: dict[Tokens, Fill] = {}
-    for group in range(settings.num_groups):
-        for fill in (fill for fill in ranked if fill.group == group):
-            if distinct.setdefault(fill.tokens, fill) is fill and settings.num_groups > 1:
-                break
-    best = sorted(distinct.values(), key=lambda fill: -fill.ranking_score)
-    return best[: settings.num_return_sequences]
 
 
 class _ReadOptions(TypedDict):
@@ -221,7 +218,7 @@ class _ReadOptions(TypedDict):
 
 
 def _batches(
-    owners: list[int], variants: Mapping[int, Sequence[int]], layouts: Sequence[Layout], size: int
+    owners: list[int], groups: Mapping[int, Sequence[int]], layouts: Sequence[Layout], size: int
 ) -> Iterator[list[int]]:
     """Owners of like region and context together, about `size` layouts at a time, an owner's never apart.
 
@@ -229,15 +226,14 @@ def _batches(
     """
     owners.sort(
         key=lambda owner: max(
-            (len(a.required), -len(a.region), len(a.context), len(a.rest))
-            for a in (layouts[i] for i in variants[owner])
+            (len(a.required), -len(a.region), len(a.context), len(a.rest)) for a in (layouts[i] for i in groups[owner])
         )
     )
     batch: list[int] = []
     count = num_required = 0
     for owner in owners:
-        needed = len(layouts[variants[owner][0]].required)
-        more = len(variants[owner]) << needed
+        needed = len(layouts[groups[owner][0]].required)
+        more = len(groups[owner]) << needed
         if batch and (count + more > size or needed != num_required):
             yield batch
             batch, count = [], 0

@@ -56,10 +56,5 @@ class Settings:
             raise ValueError(f"`lengths` must be 'unknown' or 'paper', but is {self.lengths!r}")
 
     @property
-    def num_groups(self) -> int:
-        """Groups of beams that each answer once."""
-        return self.num_return_sequences if self.diversity_penalty else 1
-
-    @property
     def examples_per_batch(self) -> int:
         return self.batch_size or max(1, ROWS_PER_BATCH // self.num_beams)

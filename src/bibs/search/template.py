@@ -7,7 +7,7 @@ START and END are ordinary fixed tokens at its two ends. The slots from the firs
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -30,24 +30,28 @@ class Gap:
 Tokens: TypeAlias = tuple[int, ...]
 Slots: TypeAlias = Sequence[int | None]
 Template: TypeAlias = Sequence[int | Gap | None]
+Penalties: TypeAlias = Mapping[int, float]
+"""What a token loses in each free slot that it fills."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A template cut in three, in one reading order; and what must appear in its free slots."""
+    """A template cut in three, in one reading order; what must appear in its free slots, and what should not."""
 
     context: tuple[int, ...]
     region: tuple[int | None, ...]
     rest: tuple[int, ...]
-    required: tuple[int, ...] = field(default=(), repr=False)  # samplers seed themselves by what is shown
+    # Not shown, since samplers seed themselves by what is.
+    required: tuple[int, ...] = field(default=(), repr=False)
+    penalties: Penalties = field(default_factory=dict, repr=False, hash=False)
 
     @staticmethod
-    def of(template: Slots, required: Sequence[int] = ()) -> Layout:
+    def of(template: Slots, required: Sequence[int] = (), penalties: Penalties | None = None) -> Layout:
         free = [position for position, token in enumerate(template) if token is None]
         first, last = (free[0], free[-1] + 1) if free else (len(template), len(template))
         context = tuple(token for token in template[:first] if token is not None)
         rest = tuple(token for token in template[last:] if token is not None)
-        return Layout(context, tuple(template[first:last]), rest, tuple(required))
+        return Layout(context, tuple(template[first:last]), rest, tuple(required), penalties or {})
 
     def mirrored(self) -> Layout:
         """The same template read from the other end. A template without a blank is all context, either way."""
@@ -61,6 +65,10 @@ class Layout:
     @property
     def has_room(self) -> bool:
         return self.region.count(None) >= len(self.required)
+
+    def penalty(self, tokens: Sequence[int]) -> float:
+        """What the tokens of a filled region lose."""
+        return sum(self.penalties.get(token, 0.0) for token in self.free_words(tokens)) if self.penalties else 0.0
 
     def free_words(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Of the tokens of a filled region, those in free slots."""

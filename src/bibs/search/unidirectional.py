@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .beam import Pass, beam_search
+from .beam import beam_search
 from .pair import DIRECTIONS, Case, Fill, Memory, Pair, cases_of, finish, propose
 from .settings import Direction, Settings
 
@@ -28,13 +28,14 @@ def search_rerank_sum(pair: Pair, settings: Settings) -> list[list[Fill]]:
 
 
 def _search_one_way(pair: Pair, settings: Settings, direction: Direction) -> list[list[Fill]]:
-    latest = _plain_pass(pair, settings, direction)
-    proposals = propose(direction, latest, pair[direction].widths.tolist())
+    opening = pair[direction]
+    latest = beam_search(opening, num_beams=settings.num_beams, send=False)
+    proposals = propose(direction, latest, opening.widths.tolist())
     return finish(cases_of(pair, Memory().after(direction, latest), proposals), settings, "own")
 
 
 def _both(pair: Pair, settings: Settings) -> list[Case]:
-    memory = Memory(*(_plain_pass(pair, settings, direction) for direction in DIRECTIONS))
+    memory = Memory(*(beam_search(pair[d], num_beams=settings.num_beams, send=False) for d in DIRECTIONS))
     assert memory.forward is not None
     assert memory.backward is not None
     widths = pair.forward.widths.tolist()
@@ -42,13 +43,3 @@ def _both(pair: Pair, settings: Settings) -> list[Case]:
         propose(d, latest, widths) for d, latest in zip(DIRECTIONS, (memory.forward, memory.backward), strict=True)
     )
     return cases_of(pair, memory, [{**forward, **backward} for forward, backward in zip(*beams, strict=True)])
-
-
-def _plain_pass(pair: Pair, settings: Settings, direction: Direction) -> Pass:
-    return beam_search(
-        pair[direction],
-        num_beams=settings.num_beams,
-        send=False,
-        num_groups=settings.num_groups,
-        diversity_penalty=settings.diversity_penalty,
-    )
