@@ -5,7 +5,7 @@ searched with the `num_lengths` lengths at which the two models' plain beams mee
 
 Several gaps are tried in all combinations where these are at most `num_lengths` to the power of gaps. Otherwise they
 climb: from the best of those combinations in which all gaps are alike, to the best neighbour (one gap longer or shorter
-by a word, or a word moved from one gap to another), as long as that is better, for MAX_LAYOUTS combinations at most.
+by a word or two, or a word moved from one to another), as long as that is better, for MAX_LAYOUTS combinations at most.
 """
 
 from __future__ import annotations
@@ -60,14 +60,12 @@ class Plan:
 
 
 def neighbours(lengths: Lengths) -> Iterator[Lengths]:
-    """One gap a word longer or shorter, or a word moved from one gap to another."""
-    steps = [(gap, step) for gap in range(len(lengths)) for step in (1, -1)]
-    moves = [((a, 1), (b, -1)) for a, b in itertools.permutations(range(len(lengths)), 2)]
-    for changes in (*((step,) for step in steps), *moves):
-        changed = list(lengths)
-        for gap, step in changes:
-            changed[gap] += step
-        yield tuple(changed)
+    """One gap one or two words longer or shorter, or a word moved from one gap to another."""
+    gaps = range(len(lengths))
+    changes: list[dict[int, int]] = [{gap: step} for gap in gaps for step in (1, -1, 2, -2)]
+    changes += [{a: 1, b: -1} for a, b in itertools.permutations(gaps, 2)]
+    for change in changes:
+        yield tuple(length + change.get(gap, 0) for gap, length in enumerate(lengths))
 
 
 def fill_gaps(
