@@ -23,7 +23,7 @@ from fakes import CountingModel, HistoryModel, enumerate_scores, score_from_scra
 
 START, END = 0, 1
 METHODS = ["bibs", "forward", "backward", "rerank-max", "rerank-sum", "gsn", "coordinate"]
-laws = settings(max_examples=15, deadline=None)
+laws = settings(max_examples=10, deadline=None)
 
 weights = st.builds(LengthWeights, st.floats(-1, 3), st.floats(0, 4))
 priors = st.builds(
