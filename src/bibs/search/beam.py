@@ -67,7 +67,7 @@ class Pass:
     """One run of the loop over all slots, in the reading order of its model."""
 
     choices: tuple[Choice, ...]  # slot w: for the examples that have one
-    expansions: tuple[Expansion, ...]  # slot w, or empty where they were not kept
+    expansions: list[Expansion]  # slot w, or empty where they were not kept
     messages: Tensor | None  # (N, W, V), or (N, W, 2^k, V), for the opposite pass, in this pass's reading order
     settled: Tensor  # (N,) every frontier equals that of the previous pass in this direction
 
@@ -77,7 +77,7 @@ class Pass:
         width = sum(len(rows) > 0 for rows in within)
         return Pass(
             tuple(choice.select(rows) for choice, rows in zip(self.choices[:width], within, strict=False)),
-            tuple(kept.select(rows) for kept, rows in zip(self.expansions[:width], within, strict=False)),
+            [kept.select(rows) for kept, rows in zip(self.expansions[:width], within, strict=False)],
             None if self.messages is None else self.messages[examples, :width],
             self.settled[examples],
         )
@@ -124,15 +124,20 @@ def beam_search(
 
     `messages` are those of a pass in the opposite direction. `previous` is the last pass in this direction: what its
     partial fills were told is looked up, not computed again, and that pass is used up. `keep` keeps the expansions for
-    such a look-up, `send` makes messages for the opposite pass.
+    such a look-up, `send` makes messages for the opposite pass. Fresh memory costs more than what is written into it: what
+    `previous` holds is replaced slot by slot, its messages (which have been read) are written over.
     """
     device, num_examples, vocab_size = opening.slots.device, len(opening.layouts), opening.model.vocab_size
     counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
-    sent = opening.log_probs.new_empty(num_examples, len(counts), opening.num_banks, vocab_size) if send else None
+    sent = None
+    if send:
+        shape = (num_examples, len(counts), opening.num_banks, vocab_size)
+        spent = previous.messages if previous else None
+        sent = opening.log_probs.new_empty(shape) if spent is None else spent.view(shape)
     settled = (opening.widths == 0) | (previous is not None)
     work = opening.log_probs.new_empty(0)
     choices: list[Choice] = []
-    expansions: list[Expansion] = []
+    expansions = previous.expansions if previous and keep else []
     for slot, count in enumerate(counts):
         if slot == 0:
             expansion = Expansion(opening.log_probs[:count, None], opening.state)
@@ -144,7 +149,7 @@ def beam_search(
             if previous is not None:
                 either_alive = choice.alive | previous.choices[slot - 1].first(count).alive
                 settled[:count] &= (known | ~either_alive).all(1)
-            old = previous.expansions[slot] if previous and previous.expansions else None
+            old = expansions[slot] if slot < len(expansions) else None
             expansion = _advance(opening, expansion, choice, known, old, slot)
         if work.numel() < expansion.log_probs.numel():
             work = torch.empty_like(expansion.log_probs).flatten()
@@ -170,8 +175,8 @@ def beam_search(
             choice, known = _align(choice, previous.choices[slot], known)
         choices.append(choice)
         if keep:
-            expansions.append(expansion)
-    return Pass(tuple(choices), tuple(expansions), None if sent is None else sent.squeeze(2), settled)
+            expansions[slot : slot + 1] = [expansion]  # in place of the old one, if there was one
+    return Pass(tuple(choices), expansions, None if sent is None else sent.squeeze(2), settled)
 
 
 def _align(choice: Choice, old: Choice, known: Tensor) -> tuple[Choice, Tensor]:
