@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .choosing import Chooser, choose_extensions, top_k, unseen
-from .coverage import message_of
+from .coverage import send_message
 from .opening import FREE, Opening
 from .step_model import State, replace_rows, select_rows
 
@@ -41,6 +41,8 @@ class Choice:
         return Choice(*(t[examples] for t in (self.tokens, self.parents, self.scores, self.ranking)))
 
     def first(self, count: int) -> Choice:
+        if count == len(self.tokens):
+            return self
         return Choice(*(t[:count] for t in (self.tokens, self.parents, self.scores, self.ranking)))
 
     @property
@@ -124,8 +126,8 @@ def beam_search(
 
     `messages` are those of a pass in the opposite direction. `previous` is the last pass in this direction: what its
     partial fills were told is looked up, not computed again, and that pass is used up. `keep` keeps the expansions for
-    such a look-up, `send` makes messages for the opposite pass. Fresh memory costs more than what is written into it: what
-    `previous` holds is replaced slot by slot, its messages (which have been read) are written over.
+    such a look-up, `send` makes messages for the opposite pass. What `previous` holds is replaced slot by slot, and its
+    messages, which have been read, are written over: fresh memory costs more than what is written into it.
     """
     device, num_examples, vocab_size = opening.slots.device, len(opening.layouts), opening.model.vocab_size
     counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
@@ -134,6 +136,7 @@ def beam_search(
         shape = (num_examples, len(counts), opening.num_banks, vocab_size)
         spent = previous.messages if previous else None
         sent = opening.log_probs.new_empty(shape) if spent is None else spent.view(shape)
+    far_slots = torch.arange(num_examples, device=device) * len(counts) + opening.widths - 1  # of slot 0, in messages
     settled = (opening.widths == 0) | (previous is not None)
     work = opening.log_probs.new_empty(0)
     choices: list[Choice] = []
@@ -156,11 +159,11 @@ def beam_search(
         extended = work[: expansion.log_probs.numel()].view(expansion.log_probs.shape)
         torch.add(expansion.log_probs, scores[:, :, None], out=extended)  # (n, K, V)
         if sent is not None:
-            sent[:count, slot] = message_of(extended, opening.num_banks)
+            send_message(extended, sent[:count, slot])
         message = None
         if messages is not None:
-            far_slots = opening.widths[:count] - 1 - slot
-            message = messages[torch.arange(count, device=device), far_slots].view(count, opening.num_banks, -1)
+            told = messages.flatten(0, 1).index_select(0, far_slots[:count] - slot)
+            message = told.view(count, opening.num_banks, vocab_size)
         index, ranking = choose_extensions(opening, extended, message, slot, num_beams, choose)
         cut_off = (ranking == -torch.inf).all(1)
         if message is not None and bool(cut_off.any()):
@@ -187,12 +190,11 @@ def _align(choice: Choice, old: Choice, known: Tensor) -> tuple[Choice, Tensor]:
     """
     same = (choice.parents[:, :, None] == old.parents[:, None]) & (choice.tokens[:, :, None] == old.tokens[:, None])
     same &= (choice.alive & known.gather(1, choice.parents))[:, :, None] & old.alive[:, None]  # (n, K, K)
-    found, place = same.any(2), same.long().argmax(2)
-    taken = same.any(1)
-    vacant = taken.long().argsort(dim=1, stable=True)  # the vacant places, in order, come first
-    place = torch.where(found, place, vacant.gather(1, (~found).long().cumsum(1).sub(1).clamp(min=0)))
-    order = place.argsort(1)  # place is a permutation: this is its inverse
-    return choice.take(order), found.gather(1, order)
+    taken, found = same.any(1), same.any(2)
+    new = found.long().argsort(dim=1, stable=True)  # the new extensions, in order, come first
+    nth = (~taken).cumsum(1).sub_(1).clamp_(min=0)  # of the vacant places
+    order = torch.where(taken, same.long().argmax(1), new.gather(1, nth))
+    return choice.take(order), taken
 
 
 def _advance(
@@ -216,4 +218,4 @@ def _advance(
     log_probs, state = opening.step(tokens[stale], select_rows(expansion.state, rows[stale]), slot)
     told = old.log_probs if old.owned else old.log_probs.clone(memory_format=torch.contiguous_format)
     told.flatten(0, 1).index_copy_(0, stale, log_probs)
-    return Expansion(told, replace_rows(old.state, stale, state), owned=True)
+    return Expansion(told, replace_rows(old.state, stale, state, in_place=old.owned), owned=True)
