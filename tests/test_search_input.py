@@ -129,7 +129,7 @@ def test_rows_of_every_kind_of_nest_are_selected_joined_and_replaced():
     assert picked["nothing"] is None
     joined = join_rows([picked, state])
     assert joined["list"][0].tolist() == [3.5, 1.5, 0.5, 1.5, 2.5, 3.5]
-    replaced = replace_rows(state, torch.tensor([0, 2]), picked)
+    replaced = replace_rows(state, torch.tensor([0, 2]), picked, in_place=False)
     assert replaced["pair"].hidden.tolist() == [3, 1, 1, 3]
     assert state["pair"].hidden.tolist() == [0, 1, 2, 3]
     assert map_state(len, (rows, rows)) == (4, 4)

@@ -22,6 +22,9 @@ from torch import Tensor, nn
 DIVISOR = 2.0
 """Cluster k is seen through a projection of size H / DIVISOR^k."""
 
+ALIGNED = 16
+"""Products are up to half as fast again if every row of their result begins on a multiple of so many numbers."""
+
 
 class DenseOutput(nn.Linear):
     """softmax(W h + b)."""
@@ -76,13 +79,16 @@ class AdaptiveOutput(nn.AdaptiveLogSoftmaxWithLoss):
 
 
 class PreparedAdaptive:
+    """The matrices transposed, with columns added up to a multiple of `ALIGNED`, whose probability is 0."""
+
     def __init__(self, output: AdaptiveOutput) -> None:
         self.cutoffs = [int(cutoff) for cutoff in output.cutoffs]
-        self.head = output.head.weight.detach().t().contiguous()  # (H, shortlist + clusters)
-        self.bias = output.head.bias.detach()
+        self.head = _aligned(output.head.weight)  # (H, shortlist + clusters, and more)
+        added = self.head.shape[1] - len(output.head.bias)
+        self.bias = F.pad(output.head.bias.detach(), (0, added), value=-torch.inf)
         self.tails = [
-            tuple(cast(nn.Linear, layer).weight.detach().t().contiguous() for layer in cast(nn.Sequential, tail))
-            for tail in output.tail  # (H, D_k), (D_k, V_k)
+            (cast(nn.Linear, narrow).weight.detach().t().contiguous(), _aligned(cast(nn.Linear, wide).weight))
+            for narrow, wide in (cast(nn.Sequential, tail) for tail in output.tail)  # (H, D_k), (D_k, V_k and more)
         ]
 
     def log_probs(self, hidden: Tensor) -> Tensor:  # (R, H) -> (R, V)
@@ -91,10 +97,18 @@ class PreparedAdaptive:
         result = head.new_empty(len(hidden), self.cutoffs[-1])
         result[:, :first] = head[:, :first]
         for index, (narrow, wide) in enumerate(self.tails):
-            within = _log_softmax_(torch.mm(torch.mm(hidden, narrow), wide))  # (R, V_k)
+            size = self.cutoffs[index + 1] - self.cutoffs[index]
+            logits = torch.mm(torch.mm(hidden, narrow), wide)  # (R, V_k and more)
+            logits[:, size:] = -torch.inf
+            within = _log_softmax_(logits)[:, :size]
             cluster = head[:, first + index, None]  # (R, 1)
             torch.add(within, cluster, out=result[:, self.cutoffs[index] : self.cutoffs[index + 1]])
         return result
+
+
+def _aligned(weight: Tensor) -> Tensor:
+    """(N, K) transposed, with columns of zeros added: (K, N or a little more)."""
+    return F.pad(weight.detach().t(), (0, -len(weight) % ALIGNED)).contiguous()
 
 
 def _log_softmax_(logits: Tensor) -> Tensor:

@@ -9,9 +9,11 @@ left) is given. Which direction is read is not the model's business: it reads to
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import neg
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -200,7 +202,7 @@ class RecurrentModel(nn.Module):
         lengths = [len(sequences[row]) for row in order]
         padded = torch.tensor([[*sequences[row], *[0] * (lengths[0] + 1 - len(sequences[row]))] for row in order])
         columns = padded.t().contiguous().to(rows.device)  # (T+1, R)
-        counts = [sum(length > place for length in lengths) for place in range(lengths[0] + 1)]
+        counts = [bisect_left(lengths, -place, key=neg) for place in range(lengths[0] + 1)]  # longer than `place`
         state = tuple(tuple(part[rows] for part in layer) for layer in state)
         ended: list[RecurrentState] = []
         hidden, targets, owners = [], [], []

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .choosing import Chooser, choose_extensions, top_k, unseen
-from .coverage import message_of
+from .coverage import send_message
 from .opening import FREE, Opening
 from .step_model import State, replace_rows, select_rows
 
@@ -41,6 +41,8 @@ class Choice:
         return Choice(*(t[examples] for t in (self.tokens, self.parents, self.scores, self.ranking)))
 
     def first(self, count: int) -> Choice:
+        if count == len(self.tokens):
+            return self
         return Choice(*(t[:count] for t in (self.tokens, self.parents, self.scores, self.ranking)))
 
     @property
@@ -67,7 +69,7 @@ class Pass:
     """One run of the loop over all slots, in the reading order of its model."""
 
     choices: tuple[Choice, ...]  # slot w: for the examples that have one
-    expansions: tuple[Expansion, ...]  # slot w, or empty where they were not kept
+    expansions: list[Expansion]  # slot w, or empty where they were not kept
     messages: Tensor | None  # (N, W, V), or (N, W, 2^k, V), for the opposite pass, in this pass's reading order
     settled: Tensor  # (N,) every frontier equals that of the previous pass in this direction
 
@@ -77,7 +79,7 @@ class Pass:
         width = sum(len(rows) > 0 for rows in within)
         return Pass(
             tuple(choice.select(rows) for choice, rows in zip(self.choices[:width], within, strict=False)),
-            tuple(kept.select(rows) for kept, rows in zip(self.expansions[:width], within, strict=False)),
+            [kept.select(rows) for kept, rows in zip(self.expansions[:width], within, strict=False)],
             None if self.messages is None else self.messages[examples, :width],
             self.settled[examples],
         )
@@ -124,15 +126,20 @@ def beam_search(
 
     `messages` are those of a pass in the opposite direction. `previous` is the last pass in this direction: what its
     partial fills were told is looked up, not computed again, and that pass is used up. `keep` keeps the expansions for
-    such a look-up, `send` makes messages for the opposite pass.
+    such a look-up, `send` makes messages for the opposite pass. What `previous` holds is replaced slot by slot, and its
+    messages, which have been read, are written over: fresh memory costs more than what is written into it.
     """
     num_examples, vocab_size = len(opening.layouts), opening.model.vocab_size
     counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
-    sent = opening.log_probs.new_empty(num_examples, len(counts), opening.num_banks, vocab_size) if send else None
+    sent = None
+    if send:
+        shape = (num_examples, len(counts), opening.num_banks, vocab_size)
+        spent = previous.messages if previous else None
+        sent = opening.log_probs.new_empty(shape) if spent is None else spent.view(shape)
     settled = (opening.widths == 0) | (previous is not None)
     work = opening.log_probs.new_empty(0)
     choices: list[Choice] = []
-    expansions: list[Expansion] = []
+    expansions = previous.expansions if previous and keep else []
     for slot, count in enumerate(counts):
         if slot == 0:
             expansion = Expansion(opening.log_probs[:count, None], opening.state)
@@ -144,14 +151,14 @@ def beam_search(
             if previous is not None:
                 either_alive = choice.alive | previous.choices[slot - 1].first(count).alive
                 settled[:count] &= (known | ~either_alive).all(1)
-            old = previous.expansions[slot] if previous and previous.expansions else None
+            old = expansions[slot] if slot < len(expansions) else None
             expansion = _advance(opening, expansion, choice, known, old, slot)
         if work.numel() < expansion.log_probs.numel():
             work = torch.empty_like(expansion.log_probs).flatten()
         extended = work[: expansion.log_probs.numel()].view(expansion.log_probs.shape)
         torch.add(expansion.log_probs, scores[:, :, None], out=extended)  # (n, K, V)
         if sent is not None:
-            sent[:count, slot] = message_of(extended, opening.num_banks)
+            send_message(extended, sent[:count, slot])
         index, ranking = _choose(opening, extended, (expansion, scores), messages, slot, num_beams, choose)
         tokens, parents = index % vocab_size, index // vocab_size  # (n, K)
         running = expansion.log_probs.flatten(1).gather(1, index) + scores.gather(1, parents)
@@ -163,8 +170,8 @@ def beam_search(
             choice, known = _align(choice, previous.choices[slot], known)
         choices.append(choice)
         if keep:
-            expansions.append(expansion)
-    return Pass(tuple(choices), tuple(expansions), None if sent is None else sent.squeeze(2), settled)
+            expansions[slot : slot + 1] = [expansion]  # in place of the old one, if there was one
+    return Pass(tuple(choices), expansions, None if sent is None else sent.squeeze(2), settled)
 
 
 def _choose(
@@ -184,7 +191,8 @@ def _choose(
         return choose_extensions(opening, extended, None, slot, num_beams, choose)
     count = len(extended)
     far_slots = opening.widths[:count] - 1 - slot
-    message = messages[torch.arange(count, device=far_slots.device), far_slots].view(count, opening.num_banks, -1)
+    rows = torch.arange(count, device=far_slots.device) * messages.shape[1] + far_slots
+    message = messages.flatten(0, 1).index_select(0, rows).view(count, opening.num_banks, -1)
     index, ranking = choose_extensions(opening, extended, message, slot, num_beams, choose)
     cut_off = (ranking == -torch.inf).all(1)
     if bool(cut_off.any()):
@@ -204,12 +212,11 @@ def _align(choice: Choice, old: Choice, known: Tensor) -> tuple[Choice, Tensor]:
     """
     same = (choice.parents[:, :, None] == old.parents[:, None]) & (choice.tokens[:, :, None] == old.tokens[:, None])
     same &= (choice.alive & known.gather(1, choice.parents))[:, :, None] & old.alive[:, None]  # (n, K, K)
-    found, place = same.any(2), same.long().argmax(2)
-    taken = same.any(1)
-    vacant = taken.long().argsort(dim=1, stable=True)  # the vacant places, in order, come first
-    place = torch.where(found, place, vacant.gather(1, (~found).long().cumsum(1).sub(1).clamp(min=0)))
-    order = place.argsort(1)  # place is a permutation: this is its inverse
-    return choice.take(order), found.gather(1, order)
+    taken, found = same.any(1), same.any(2)
+    new = found.long().argsort(dim=1, stable=True)  # the new extensions, in order, come first
+    nth = (~taken).cumsum(1).sub_(1).clamp_(min=0)  # of the vacant places
+    order = torch.where(taken, same.long().argmax(1), new.gather(1, nth))
+    return choice.take(order), taken
 
 
 def _advance(
@@ -233,4 +240,4 @@ def _advance(
     log_probs, state = opening.step(tokens[stale], select_rows(expansion.state, rows[stale]), slot)
     told = old.log_probs if old.owned else old.log_probs.clone(memory_format=torch.contiguous_format)
     told.flatten(0, 1).index_copy_(0, stale, log_probs)
-    return Expansion(told, replace_rows(old.state, stale, state), owned=True)
+    return Expansion(told, replace_rows(old.state, stale, state, in_place=old.owned), owned=True)

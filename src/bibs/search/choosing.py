@@ -42,21 +42,27 @@ def unseen(opening: Opening, count: int, slot: int) -> Tensor:
 def choose_extensions(
     opening: Opening, extended: Tensor, message: Tensor | None, slot: int, num_beams: int, choose: Chooser
 ) -> tuple[Tensor, Tensor]:
-    """The best B of the extensions (n, K, V), of every bank, ranked in place: indices (n, K') into K * V, rankings."""
+    """The best B of the extensions (n, K, V), of every bank: indices (n, K') into K * V, rankings.
+
+    The extensions are ranked in place, and what is banned is barred in the message itself.
+    """
     count, num_parents, vocab_size = extended.shape
     fixed = opening.slots[:count, slot]  # (n,)
     free = fixed == FREE
     if opening.penalties is not None:
         extended -= opening.penalties[:count, None] * free[:, None, None]
-    if message is None and opening.num_banks == 1 and bool(free.all()):
+    all_free = bool(free.all())
+    if message is None and opening.num_banks == 1 and all_free:
         extended.index_fill_(2, opening.banned, -torch.inf)
     else:
         told = unseen(opening, count, slot) if message is None else message  # (n, 2^k, V)
         if opening.num_banks > 1:
             told = count_token(told, opening.required[:count], free)
-        steer = told.index_fill(2, opening.banned, -torch.inf)
-        bound = (~free).nonzero().flatten()
-        if len(bound):
+        if all_free and message is not None:
+            steer = told.index_fill_(2, opening.banned, -torch.inf)
+        else:
+            steer = told.index_fill(2, opening.banned, -torch.inf)
+            bound = (~free).nonzero().flatten()
             place = fixed[bound, None, None].expand(-1, told.shape[1], 1)
             barred = steer.new_full((len(bound), *told.shape[1:]), -torch.inf)
             steer[bound] = barred.scatter(2, place, told[bound].gather(2, place))

@@ -28,18 +28,23 @@ def by_bank(rows: Tensor, num_banks: int) -> Tensor:
     return rows.view(num_examples, num_banks, num_rows // num_banks, vocab_size)
 
 
-def message_of(extended: Tensor, num_banks: int) -> Tensor:
-    """What a frontier (n, K, V) tells the other side: (n, 2^k, V), by what that side holds without the token."""
-    best = by_bank(extended, num_banks).amax(2)  # (n, banks, V) of the sides that hold just this
+def send_message(extended: Tensor, sent: Tensor) -> None:
+    """Write what a frontier (n, K, V) tells the other side, by what that holds without the token: (n, 2^k, V)."""
+    num_banks = sent.shape[1]
+    if extended.shape[1] == num_banks == 1:
+        sent.copy_(extended)  # a maximum of one value is slow
+        return
     if num_banks == 1:
-        return best
+        torch.amax(extended, 1, keepdim=True, out=sent)
+        return
+    best = by_bank(extended, num_banks).amax(2)  # (n, banks, V) of the sides that hold just this
     if best.shape[1] == 1:
         best = torch.nn.functional.pad(best, (0, 0, 0, num_banks - 1), value=-torch.inf)
     held = torch.arange(num_banks, device=best.device)
     for bit in _bits(num_banks):  # of the sides that hold this and maybe more
         without = held[held & bit == 0]
         best[:, without] = torch.maximum(best[:, without], best[:, without | bit])
-    return best.flip(1)  # row h is for those that hold h, and need its complement
+    sent.copy_(best.flip(1))  # row h is for those that hold h, and need its complement
 
 
 def message_unseen(free_left: Tensor, num_banks: int) -> Tensor:

@@ -90,8 +90,9 @@ def row_shapes(state: State) -> tuple[torch.Size, ...]:
     return tuple(shapes)
 
 
-def replace_rows(state: State, rows: Tensor, fresh: State) -> State:
-    return map_state(lambda old, new: old.index_copy(0, rows, new), state, fresh)
+def replace_rows(state: State, rows: Tensor, fresh: State, *, in_place: bool) -> State:
+    replace = Tensor.index_copy_ if in_place else Tensor.index_copy
+    return map_state(lambda old, new: replace(old, 0, rows, new), state, fresh)
 
 
 def select_conditions(conditions: Conditions, examples: Sequence[int]) -> Conditions:
