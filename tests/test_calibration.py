@@ -70,7 +70,8 @@ def test_no_weights_near_the_fitted_ones_are_likelier(seed, scale, word, sentenc
                 length: scale * score + a * length + b * PRIOR.log_share(each.given + length)
                 for length, score in zip(each.lengths, each.scores["sum"], strict=True)
             }
-            total -= math.log(sum(math.exp(logit - logits[each.true]) for logit in logits.values()))
+            largest = max(logits.values())
+            total += logits[each.true] - largest - math.log(sum(math.exp(logit - largest) for logit in logits.values()))
         return total / len(observations) - RIDGE * (scale**2 + a**2 + b**2)
 
     # The scale is not kept: it is where the likelihood is highest along the fitted direction.
