@@ -118,10 +118,10 @@ class CountingScoringModel(CountingModel):
 
     scored = 0
 
-    def score(self, continuations: Sequence[Sequence[int]], state: State) -> Tensor:
+    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
         self.scored += sum(len(tokens) - 1 for tokens in continuations)
         assert isinstance(self.model, ScoringModel)
-        return self.model.score(continuations, state)
+        return self.model.score(continuations, state, floors)
 
 
 class TamperingModel:

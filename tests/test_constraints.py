@@ -141,7 +141,7 @@ def check_passes_by_hand(
         latest = beam_search(
             openings[number % 2],
             num_beams=num_beams,
-            messages=passes[-1].messages if passes else None,
+            facing=passes[-1] if passes else None,
             previous=passes[-2] if number >= 2 else None,
             keep=lookup,
         )

@@ -299,7 +299,7 @@ def count_rows(num_rounds: int, *, lookup: bool) -> list[int]:
             beam_search(
                 openings[number % 2],
                 num_beams=4,
-                messages=passes[-1].messages if passes else None,
+                facing=passes[-1] if passes else None,
                 previous=passes[-2] if lookup and number >= 2 else None,
             )
         )

@@ -30,7 +30,7 @@ class ScoringHistoryModel(HistoryModel):
 
     calls = 0
 
-    def score(self, continuations: Sequence[Sequence[int]], state: State) -> Tensor:
+    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
         self.calls += 1
         results = []
         columns = (continuations, state["prefix"].tolist(), state["condition"][0].tolist())
@@ -76,7 +76,7 @@ def test_in_float32_the_two_ways_agree_within_1e_4(cutoffs: tuple[int, ...]) -> 
 @pytest.mark.parametrize("wrong", [torch.zeros(1, 1), torch.full((1,), torch.inf), torch.full((1,), torch.nan)])
 def test_a_wrong_score_is_blamed_on_its_model(wrong: Tensor) -> None:
     broken = ScoringHistoryModel(4, 1)
-    broken.score = lambda continuations, state: wrong  # type: ignore[method-assign]
+    broken.score = lambda continuations, state, floors: wrong  # type: ignore[method-assign]
     with pytest.raises(ValueError, match=r"the forward model's score\(\) must return \(1,\) log prob") as error:
         fill_templates(broken, HistoryModel(4, 2), [[0, 2, None, 3, 1]], method="forward")
     assert "\n" not in str(error.value)

@@ -150,8 +150,11 @@ class NGramModel:
         new_state = torch.cat([state, tokens[:, None]], dim=1)[:, 1:]  # (R, order - 1)
         return self._log_probs(new_state), new_state
 
-    def score(self, continuations: Sequence[Sequence[int]], state: Tensor) -> Tensor:
-        """The log probability (R,) of each continuation after its first token, read from its row of the state."""
+    def score(self, continuations: Sequence[Sequence[int]], state: Tensor, floors: Tensor | None = None) -> Tensor:
+        """The log probability (R,) of each continuation after its first token, read from its row of the state.
+
+        All tokens are scored at once, whatever the `floors`.
+        """
         tokens, lengths = _flatten(continuations, self.vocab_size)
         known = state.cpu().numpy()  # (R, order - 1): what stands before each continuation
         ends = np.cumsum(lengths + known.shape[1])

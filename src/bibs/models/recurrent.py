@@ -9,11 +9,9 @@ left) is given. Which direction is read is not the model's business: it reads to
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import neg
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -165,14 +163,34 @@ class RecurrentModel(nn.Module):
         first = self._first_inputs(conditions, len(contexts))
         if first is not None:
             state = self._advance(ready, ready.layers[0].project(first), state)
-        state, scores = self._read(ready, contexts, state, to_end=True)
+        state, scores = self._read(ready, contexts, state)
         return ready.output.log_probs(state[-1][0]), state, scores
 
     @torch.no_grad()
-    def score(self, continuations: Sequence[Sequence[int]], state: RecurrentState) -> Tensor:
-        """The log probability (R,) of each continuation after its first token, read from its row of the state."""
+    def score(
+        self, continuations: Sequence[Sequence[int]], state: RecurrentState, floors: Tensor | None = None
+    ) -> Tensor:
+        """The log probability (R,) of each continuation after its first token, read from its row of the state.
+
+        A row is read no further once it is below its floor (R,).
+        """
         self._check_contexts(continuations)
-        return self._read(self._prepared(), continuations, state, to_end=False)[1]
+        ready = self._prepared()
+        lengths, tokens = _pad(continuations, ready.table.device)  # (R,), (R, T)
+        rows = torch.arange(len(lengths), device=lengths.device)
+        scores = ready.table.new_zeros(len(lengths))
+        for place in range(tokens.shape[1] - 1):
+            going = lengths[rows] > place + 1
+            if floors is not None:
+                going &= scores[rows] >= floors[rows]
+            if not bool(going.all()):
+                kept = going.nonzero().flatten()
+                rows, state = rows[kept], tuple(tuple(part[kept] for part in layer) for layer in state)
+                if not len(rows):
+                    break
+            state = self._advance(ready, ready.table.index_select(0, tokens[rows, place]), state)
+            scores.index_add_(0, rows, self._target_log_probs(state[-1][0], tokens[rows, place + 1]))
+        return scores
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
@@ -190,42 +208,36 @@ class RecurrentModel(nn.Module):
         return tuple(result)
 
     def _read(
-        self, ready: _Prepared, sequences: Sequence[Sequence[int]], state: RecurrentState, *, to_end: bool
+        self, ready: _Prepared, contexts: Sequence[Sequence[int]], state: RecurrentState
     ) -> tuple[RecurrentState, Tensor]:
-        """Read R ragged sequences, each from its row: the last states (R rows), and the scores (R,) as in `start`.
-
-        Without `to_end` the last token of each is scored but not read, and the states returned mean nothing.
-        """
+        """Read N ragged contexts, each from its row: the last states (N rows), and the scores (N,) as in `start`."""
         # Longest first: the rows that are still being read at any time are then the first ones.
-        order = sorted(range(len(sequences)), key=lambda row: -len(sequences[row]))
-        rows = torch.tensor(order, device=ready.table.device)
-        lengths = [len(sequences[row]) for row in order]
-        padded = torch.tensor([[*sequences[row], *[0] * (lengths[0] + 1 - len(sequences[row]))] for row in order])
-        columns = padded.t().contiguous().to(rows.device)  # (T+1, R)
-        counts = [bisect_left(lengths, -place, key=neg) for place in range(lengths[0] + 1)]  # longer than `place`
+        order = sorted(range(len(contexts)), key=lambda row: -len(contexts[row]))
+        lengths, tokens = _pad([contexts[row] for row in order], ready.table.device)
+        rows = torch.tensor(order, device=tokens.device)
+        columns = tokens.t().contiguous()  # (T, N)
+        counts = [int((lengths > place).sum()) for place in range(len(columns) + 1)]
         state = tuple(tuple(part[rows] for part in layer) for layer in state)
         ended: list[RecurrentState] = []
         hidden, targets, owners = [], [], []
-        for place in range(lengths[0] if to_end else lengths[0] - 1):
-            scored = counts[place + 1]  # the rows whose next token is given
-            reading = counts[place] if to_end else scored
+        for place, (reading, scored) in enumerate(pairwise(counts)):  # scored: the rows whose next token is given
             gates = ready.table.index_select(0, columns[place, :reading])
             state = self._advance(ready, gates, _rows(state, slice(reading)))
-            hidden.append(state[-1][0][:scored])
-            targets.append(columns[place + 1, :scored])
-            owners.append(rows[:scored])
             ended.append(_rows(state, slice(scored, reading)))
+            if scored:
+                hidden.append(state[-1][0][:scored])
+                targets.append(columns[place + 1, :scored])
+                owners.append(rows[:scored])
         scores = ready.table.new_zeros(len(order))
         if hidden:
             log_probs = self._target_log_probs(torch.cat(hidden), torch.cat(targets))
             scores.index_add_(0, torch.cat(owners), log_probs)
-        if to_end:
-            back = torch.argsort(rows)
-            state = tuple(
-                tuple(torch.cat(parts[::-1])[back] for parts in zip(*layers, strict=True))
-                for layers in zip(*ended, strict=True)
-            )
-        return state, scores
+        back = torch.argsort(rows)
+        last = tuple(
+            tuple(torch.cat(parts[::-1])[back] for parts in zip(*layers, strict=True))
+            for layers in zip(*ended, strict=True)
+        )
+        return last, scores
 
     def _empty_state(self, rows: int, like: Tensor) -> RecurrentState:
         parts = 2 if self.config.cell == "lstm" else 1
@@ -317,6 +329,13 @@ def _stack(vectors: Sequence[Any], size: int) -> Tensor:
     if all(isinstance(vector, Tensor) for vector in vectors):
         return torch.stack(list(vectors))
     return torch.from_numpy(np.stack([np.asarray(vector) for vector in vectors]))
+
+
+def _pad(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The lengths (R,) of ragged sequences, and their tokens (R, T), padded with 0."""
+    longest = max(map(len, sequences))
+    padded = [[*tokens, *[0] * (longest - len(tokens))] for tokens in sequences]
+    return torch.tensor(list(map(len, sequences)), device=device), torch.tensor(padded, device=device)
 
 
 def _rows(state: RecurrentState, which: slice) -> RecurrentState:

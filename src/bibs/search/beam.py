@@ -8,17 +8,21 @@ keeps the B best extensions (b, y) of
 where b' runs over the frontier that the opposite pass had at the same slot (the paper's update equation, maximised
 over b' first: O(BV) instead of O(B V B)). Without messages this is ordinary beam search. A message ranks and is then
 forgotten: running scores are one model's log probability alone.
+
+What a pass tells the opposite one is what it needs itself, max_b [ s_b + f_b(y) ]: the tokens of the B best extensions
+are among the B best tokens by its sum with the message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .choosing import Chooser, choose_extensions, top_k, unseen
-from .coverage import send_message
+from .coverage import best_by_bank, message_from
 from .opening import FREE, Opening
 from .step_model import State, replace_rows, select_rows
 
@@ -37,8 +41,15 @@ class Choice:
     def take(self, order: Tensor) -> Choice:
         return Choice(*(t.gather(1, order) for t in (self.tokens, self.parents, self.scores, self.ranking)))
 
-    def select(self, examples: Tensor) -> Choice:
-        return Choice(*(t[examples] for t in (self.tokens, self.parents, self.scores, self.ranking)))
+    def at(self, examples: Tensor) -> Choice:
+        return Choice(*(rows_of(t, examples) for t in (self.tokens, self.parents, self.scores, self.ranking)))
+
+    def replace(self, examples: Tensor, fresh: Choice) -> Choice:
+        """Take what was chosen for some examples from `fresh`, which holds just those."""
+        if len(examples) == len(self.tokens):
+            return fresh
+        olds, news = ((c.tokens, c.parents, c.scores, c.ranking) for c in (self, fresh))
+        return Choice(*(old.index_copy(0, examples, new) for old, new in zip(olds, news, strict=True)))
 
     def first(self, count: int) -> Choice:
         if count == len(self.tokens):
@@ -52,16 +63,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Expansion:
-    """What a model says at one slot after each partial fill of the frontier."""
+    """What each partial fill of a frontier comes to with each token: its running score and the token's log P."""
 
-    log_probs: Tensor  # (n, K, V)
+    extended: Tensor  # (n, K, V)
     state: State  # n * K rows
-    owned: bool = False  # whether the search made these tensors itself, and may write into them
-
-    def select(self, examples: Tensor) -> Expansion:
-        width = self.log_probs.shape[1]
-        rows = (examples[:, None] * width + torch.arange(width, device=examples.device)).flatten()
-        return Expansion(self.log_probs[examples], select_rows(self.state, rows), owned=True)
+    owned: bool = False  # whether the search made the state's tensors itself, and may write into them
 
 
 @dataclass(frozen=True)
@@ -70,19 +76,9 @@ class Pass:
 
     choices: tuple[Choice, ...]  # slot w: for the examples that have one
     expansions: list[Expansion]  # slot w, or empty where they were not kept
-    messages: Tensor | None  # (N, W, V), or (N, W, 2^k, V), for the opposite pass, in this pass's reading order
-    settled: Tensor  # (N,) every frontier equals that of the previous pass in this direction
-
-    def select(self, examples: Tensor) -> Pass:
-        """Keep some examples, given in their present order."""
-        within = [examples[examples < len(choice.tokens)] for choice in self.choices]
-        width = sum(len(rows) > 0 for rows in within)
-        return Pass(
-            tuple(choice.select(rows) for choice, rows in zip(self.choices[:width], within, strict=False)),
-            [kept.select(rows) for kept, rows in zip(self.expansions[:width], within, strict=False)],
-            None if self.messages is None else self.messages[examples, :width],
-            self.settled[examples],
-        )
+    best: Tensor | None  # (N, W, 2^k, V) the most that each bank of a frontier comes to with each token
+    changed: Tensor  # (N, W) where the frontier is not that of the previous pass in this direction
+    settled: Tensor  # (N,) it is, in every slot
 
     def fills(self) -> tuple[Tensor, Tensor, Tensor]:
         """The complete fills, best ranked first: tokens (N, K, W) padded with FREE, scores and rankings (N, K)."""
@@ -116,7 +112,7 @@ def beam_search(
     opening: Opening,
     *,
     num_beams: int,
-    messages: Tensor | None = None,
+    facing: Pass | None = None,
     previous: Pass | None = None,
     keep: bool = True,
     send: bool = True,
@@ -124,83 +120,128 @@ def beam_search(
 ) -> Pass:
     """Run over the region once, from the near side to the far one.
 
-    `messages` are those of a pass in the opposite direction. `previous` is the last pass in this direction: what its
-    partial fills were told is looked up, not computed again, and that pass is used up. `keep` keeps the expansions for
-    such a look-up, `send` makes messages for the opposite pass. What `previous` holds is replaced slot by slot, and its
-    messages, which have been read, are written over: fresh memory costs more than what is written into it.
+    `facing` is the last pass in the opposite direction, whose messages steer this one. `previous` is the last pass in
+    this direction, and is used up. If it was kept, what its partial fills were told is looked up; and where neither the
+    frontier nor the message at a slot is new, what is chosen there cannot be either, and nothing is done at all.
+    `keep` keeps the expansions for this, `send` keeps what the opposite pass is to be told. Both are written over those
+    of `previous`: fresh memory costs more than what is written into it.
     """
     num_examples, vocab_size = len(opening.layouts), opening.model.vocab_size
     counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
-    sent = None
-    if send:
-        shape = (num_examples, len(counts), opening.num_banks, vocab_size)
-        spent = previous.messages if previous else None
-        sent = opening.log_probs.new_empty(shape) if spent is None else spent.view(shape)
-    settled = (opening.widths == 0) | (previous is not None)
-    work = opening.log_probs.new_empty(0)
-    choices: list[Choice] = []
     expansions = previous.expansions if previous and keep else []
+    recalled = bool(expansions)
+    sent = previous.best if previous else None
+    if send and sent is None:
+        sent = opening.log_probs.new_empty(num_examples, len(counts), opening.num_banks, vocab_size)
+    changed = torch.ones(num_examples, len(counts), dtype=torch.bool, device=opening.slots.device)
+    if previous is not None:
+        changed[:, :1] = False
+    choices: list[Choice] = []
     for slot, count in enumerate(counts):
         if slot == 0:
-            expansion = Expansion(opening.log_probs[:count, None], opening.state)
-            scores = opening.log_probs.new_zeros(count, 1)
-            known = settled[:count, None]
+            known = ~changed[:count, :1]  # before the first slot, one partial fill: the empty one
         else:
-            choice = choices[-1].first(count)
-            scores, known = choice.scores, known[:count]
+            choice, known = choices[-1].first(count), known[:count]
             if previous is not None:
                 either_alive = choice.alive | previous.choices[slot - 1].first(count).alive
-                settled[:count] &= (known | ~either_alive).all(1)
-            old = expansions[slot] if slot < len(expansions) else None
-            expansion = _advance(opening, expansion, choice, known, old, slot)
-        if work.numel() < expansion.log_probs.numel():
-            work = torch.empty_like(expansion.log_probs).flatten()
-        extended = work[: expansion.log_probs.numel()].view(expansion.log_probs.shape)
-        torch.add(expansion.log_probs, scores[:, :, None], out=extended)  # (n, K, V)
-        if sent is not None:
-            send_message(extended, sent[:count, slot])
-        index, ranking = _choose(opening, extended, (expansion, scores), messages, slot, num_beams, choose)
-        tokens, parents = index % vocab_size, index // vocab_size  # (n, K)
-        running = expansion.log_probs.flatten(1).gather(1, index) + scores.gather(1, parents)
+                changed[:count, slot] = (either_alive & ~known).any(1)
+        rows = torch.arange(count, device=known.device)  # the examples in which there is something to do
+        if previous is not None and recalled:
+            rows = _stirred(opening, changed[:count, slot], facing, slot)
+            if not len(rows):
+                expansion, known = expansions[slot], previous.choices[slot].alive
+                choices.append(previous.choices[slot])
+                continue
+        if slot > 0:
+            old_one = expansions[slot] if recalled else None
+            expansion = _advance(opening, expansion, choice, known, old_one, slot, spent=slot > 1 and not keep)
+        else:
+            expansion = expansions[0] if recalled else Expansion(opening.log_probs[:count, None], opening.state)
+        best = None if sent is None else sent[:count, slot]
+        best = _best(opening, expansion.extended, rows, changed[:count, slot] if recalled else None, best)
+        index, ranking = _choose(opening, rows, expansion.extended, best, facing, slot, num_beams, choose)
+        tokens, parents = index % vocab_size, index // vocab_size  # (m, K)
+        running = expansion.extended.flatten(1)[rows[:, None], index]
         if opening.penalties is not None:
-            free = opening.slots[:count, slot, None] == FREE
-            running -= opening.penalties[:count].gather(1, tokens) * free
-        choice = Choice(tokens, parents, running.masked_fill(ranking == -torch.inf, -torch.inf), ranking)
-        if previous is not None:
-            choice, known = _align(choice, previous.choices[slot], known)
-        choices.append(choice)
+            free = opening.slots[rows, slot, None] == FREE
+            running -= opening.penalties[rows].gather(1, tokens) * free
+        fresh = Choice(tokens, parents, running.masked_fill(ranking == -torch.inf, -torch.inf), ranking)
+        if previous is None:
+            choices.append(fresh)
+        else:
+            old = previous.choices[slot]
+            fresh, found = _align(fresh, old.at(rows), rows_of(known, rows))
+            choices.append(old.replace(rows, fresh))
+            known = found if len(rows) == count else old.alive.index_copy(0, rows, found)
         if keep:
             expansions[slot : slot + 1] = [expansion]  # in place of the old one, if there was one
-    return Pass(tuple(choices), expansions, None if sent is None else sent.squeeze(2), settled)
+    places = torch.arange(len(counts), device=changed.device)
+    settled = ~(changed & (places < opening.widths[:, None])).any(1)
+    return Pass(tuple(choices), expansions, sent, changed, settled)
+
+
+def rows_of(tensor: Tensor, rows: Tensor) -> Tensor:
+    """Some rows, given in rising order; the tensor itself, if those are all."""
+    return tensor if len(rows) == len(tensor) else tensor.index_select(0, rows)
+
+
+def runs(rows: Sequence[int]) -> Iterator[slice]:
+    """Rows in rising order as slices: what is read through them is not copied."""
+    begin = 0
+    for end in range(1, len(rows) + 1):
+        if end == len(rows) or rows[end] > rows[end - 1] + 1:
+            yield slice(rows[begin], rows[end - 1] + 1)
+            begin = end
+
+
+def _far_slots(opening: Opening, rows: Tensor, slot: int) -> Tensor:
+    """Where the opposite pass has this slot."""
+    return opening.widths[rows] - 1 - slot
+
+
+def _stirred(opening: Opening, changed: Tensor, facing: Pass | None, slot: int) -> Tensor:
+    """The examples (m,) whose frontier has changed (n,) or whose message has."""
+    rows = torch.arange(len(changed), device=changed.device)
+    if facing is not None:
+        changed = changed | facing.changed[rows, _far_slots(opening, rows, slot)]
+    return changed.nonzero().flatten()
+
+
+def _best(opening: Opening, extended: Tensor, rows: Tensor, changed: Tensor | None, best: Tensor | None) -> Tensor:
+    """The most (m, 2^k, V) that each bank comes to in some examples, of extensions (n, K, V).
+
+    It is written into `best` (n, 2^k, V), if given, where only the examples that have `changed` (n,) are looked at.
+    """
+    if best is None:
+        return best_by_bank(rows_of(extended, rows), opening.num_banks)
+    stale = rows if changed is None else changed.nonzero().flatten()
+    for run in runs(stale.tolist()):
+        best_by_bank(extended[run], opening.num_banks, out=best[run])
+    return rows_of(best, rows)
 
 
 def _choose(
     opening: Opening,
+    rows: Tensor,
     extended: Tensor,
-    terms: tuple[Expansion, Tensor],
-    messages: Tensor | None,
+    best: Tensor,
+    facing: Pass | None,
     slot: int,
     num_beams: int,
     choose: Chooser,
 ) -> tuple[Tensor, Tensor]:
-    """Indices (n, K') into K * V of the chosen extensions (n, K, V), which are ranked in place, and their rankings.
-
-    `terms` are what the extensions are the sum of.
-    """
-    if messages is None:
-        return choose_extensions(opening, extended, None, slot, num_beams, choose)
-    count = len(extended)
-    far_slots = opening.widths[:count] - 1 - slot
-    rows = torch.arange(count, device=far_slots.device) * messages.shape[1] + far_slots
-    message = messages.flatten(0, 1).index_select(0, rows).view(count, opening.num_banks, -1)
-    index, ranking = choose_extensions(opening, extended, message, slot, num_beams, choose)
+    """Indices (m, K') into K * V of the chosen extensions (n, K, V) of some examples (m,), and their rankings."""
+    if facing is None:
+        return choose_extensions(opening, rows, extended, best, unseen(opening, rows, slot), slot, num_beams, choose)
+    assert facing.best is not None
+    places = rows * facing.best.shape[1] + _far_slots(opening, rows, slot)
+    message = message_from(facing.best.flatten(0, 1).index_select(0, places))  # (m, 2^k, V)
+    index, ranking = choose_extensions(opening, rows, extended, best, message, slot, num_beams, choose)
     cut_off = (ranking == -torch.inf).all(1)
     if bool(cut_off.any()):
         # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
-        expansion, scores = terms
-        torch.add(expansion.log_probs, scores[:, :, None], out=extended)
-        message = torch.where(cut_off[:, None, None], unseen(opening, count, slot), message)
-        index, ranking = choose_extensions(opening, extended, message, slot, num_beams, choose)
+        message = torch.where(cut_off[:, None, None], unseen(opening, rows, slot), message)
+        index, ranking = choose_extensions(opening, rows, extended, best, message, slot, num_beams, choose)
     return index, ranking
 
 
@@ -220,24 +261,37 @@ def _align(choice: Choice, old: Choice, known: Tensor) -> tuple[Choice, Tensor]:
 
 
 def _advance(
-    opening: Opening, expansion: Expansion, choice: Choice, known: Tensor, old: Expansion | None, slot: int
+    opening: Opening,
+    expansion: Expansion,
+    choice: Choice,
+    known: Tensor,
+    old: Expansion | None,
+    slot: int,
+    *,
+    spent: bool,
 ) -> Expansion:
-    """Step the model into `slot`, or look up what the previous pass was told there."""
+    """Step the model into `slot`, or look up what the previous pass was told there.
+
+    If what the last expansion holds is `spent`, the new one is written over it.
+    """
     count, width = choice.tokens.shape
-    first_rows = torch.arange(count, device=known.device)[:, None] * expansion.log_probs.shape[1]
+    first_rows = torch.arange(count, device=known.device)[:, None] * expansion.extended.shape[1]
     rows, tokens = (first_rows + choice.parents).flatten(), choice.tokens.flatten()  # (n * K,)
     if old is None:
         live = choice.alive.flatten()
         if opening.num_banks > 1 and bool(live.any()):  # many banks are empty: step what is in the others
             log_probs, state = opening.step(tokens[live], select_rows(expansion.state, rows[live]), slot)
             places = live.cumsum(0).sub(1).clamp(min=0)  # a dead row is given another's, which nobody reads
-            return Expansion(log_probs[places].view(count, width, -1), select_rows(state, places))
-        log_probs, state = opening.step(tokens, select_rows(expansion.state, rows), slot)
-        return Expansion(log_probs.view(count, width, -1), state)
+            log_probs, state = log_probs[places], select_rows(state, places)
+        else:
+            log_probs, state = opening.step(tokens, select_rows(expansion.state, rows), slot)
+        over = expansion.extended[:count] if spent and expansion.extended.shape[1] == width else None
+        return Expansion(torch.add(log_probs.view(count, width, -1), choice.scores[:, :, None], out=over), state)
+    told = old.extended.flatten(0, 1)  # (n * K, V)
+    told.index_fill_(0, (~choice.alive).flatten().nonzero().flatten(), -torch.inf)
     stale = (choice.alive & ~known).flatten().nonzero().flatten()
     if not len(stale):
         return old
     log_probs, state = opening.step(tokens[stale], select_rows(expansion.state, rows[stale]), slot)
-    told = old.log_probs if old.owned else old.log_probs.clone(memory_format=torch.contiguous_format)
-    told.flatten(0, 1).index_copy_(0, stale, log_probs)
-    return Expansion(told, replace_rows(old.state, stale, state, in_place=old.owned), owned=True)
+    told.index_copy_(0, stale, log_probs + choice.scores.flatten()[stale, None])
+    return Expansion(old.extended, replace_rows(old.state, stale, state, in_place=old.owned), owned=True)

@@ -2,9 +2,9 @@
 
     left to right, slot t:   top-B over (b, y) of   s_b + f_b(y) + max_b' [ c_b' + g_b'(y) ]
 
-The first pass is plain. An example leaves as soon as a pass finds the frontiers of the previous pass in its direction:
-the other direction is a function of them, so nothing can change any more. The fills of all passes are then scored
-exactly, S(Y) = log P_f(Y) + log P_g(Y), and the best returned, so the best S never falls with more rounds.
+The first pass is plain. An example is settled as soon as a pass finds the frontiers of the previous pass in its
+direction: the other direction is a function of them, so nothing can change any more. The fills of all passes are then
+scored exactly, S(Y) = log P_f(Y) + log P_g(Y), and the best returned, so the best S never falls with more rounds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import torch
 
 from .beam import Pass, beam_search
 from .pair import (
-    Case,
     Fill,
     Memory,
     Pair,
@@ -33,7 +32,7 @@ from .template import Tokens
 
 
 @dataclass
-class _Progress:
+class Progress:
     """How far one example has come."""
 
     fills: Proposal = field(default_factory=dict)  # of every pass
@@ -44,37 +43,13 @@ class _Progress:
 
 def search_both_ways(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """Bidirectional beam search over one batch."""
-    progress = [_Progress() for _ in range(len(pair))]
-    cases: dict[int, Case] = {}  # of the examples that have left
-    active = list(range(len(pair)))  # which example each row of `pair` is
-    memory = Memory()
-    direction = settings.start
-    last = 2 * settings.num_rounds
-    for number in range(last + 1):
-        sender = memory[opposite(direction)]
-        latest = beam_search(
-            pair[direction],
-            num_beams=settings.num_beams,
-            messages=None if sender is None else sender.messages,
-            previous=memory[direction],
-            keep=settings.lookup,
+    progress, memory = run_passes(pair, settings)
+    if settings.rescore:
+        answers = finish(
+            cases_of(pair, memory, [{**noted.latest, **noted.fills} for noted in progress]), settings, "sum"
         )
-        memory = memory.after(direction, latest)
-        _note([progress[example] for example in active], pair, direction, latest, number, settings.trace)
-        done = [progress[example].rounds is not None for example in active]
-        if number == last or sum(done) > len(active) / 2:  # what stays is copied, so a few that are done stay aboard
-            for row, example in enumerate(active):
-                if done[row] or number == last:
-                    proposal = progress[example].fills if settings.rescore else progress[example].latest
-                    cases[example] = Case(pair, memory, row, proposal)
-            staying = [row for row in range(len(active)) if not done[row]]
-            if number == last or not staying:
-                break
-            kept = torch.tensor(staying, device=pair.forward.slots.device)
-            pair, memory = pair.select(kept), memory.select(kept)
-            active = [active[row] for row in staying]
-        direction = opposite(direction)
-    answers = finish([cases[example] for example in sorted(cases)], settings, "sum" if settings.rescore else "own")
+    else:
+        answers = finish(cases_of(pair, memory, [noted.latest for noted in progress]), settings, "own")
     return [
         [
             replace(
@@ -86,18 +61,40 @@ def search_both_ways(pair: Pair, settings: Settings) -> list[list[Fill]]:
     ]
 
 
+def run_passes(pair: Pair, settings: Settings) -> tuple[list[Progress], Memory]:
+    """Pass after pass, until nothing can change any more; what they found, and what they remember."""
+    progress = [Progress() for _ in range(len(pair))]
+    memory = Memory()
+    direction = settings.start
+    for number in range(2 * settings.num_rounds + 1):
+        latest = beam_search(
+            pair[direction],
+            num_beams=settings.num_beams,
+            facing=memory[opposite(direction)],
+            previous=memory[direction],
+            keep=settings.lookup,
+        )
+        memory = memory.after(direction, latest)
+        _note(progress, pair, direction, latest, number, settings.trace)
+        if all(noted.rounds is not None for noted in progress):
+            break
+        direction = opposite(direction)
+    return progress, memory
+
+
 def _note(
-    progress: Sequence[_Progress], pair: Pair, direction: Direction, latest: Pass, number: int, trace: bool
+    progress: Sequence[Progress], pair: Pair, direction: Direction, latest: Pass, number: int, trace: bool
 ) -> None:
     """Take down what a pass found for the examples that it could still change."""
     widths = pair[direction].widths.tolist()
     proposals = propose(direction, latest, widths)
+    settled = latest.settled.tolist()
     going = [row for row, noted in enumerate(progress) if noted.rounds is None]
     for row in going:
         noted = progress[row]
         noted.latest = proposals[row]
         noted.fills.update(proposals[row])
-        if bool(latest.settled[row]):
+        if settled[row]:
             noted.rounds = (number + 1) // 2
     if trace:
         tops = [list(proposal)[:1] for proposal in proposals]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .coverage import by_bank, choose_by_bank, count_token, message_unseen
+from .coverage import choose_by_bank, count_token, message_unseen
 from .opening import FREE, Opening
 
 Chooser = Callable[[Tensor, int, int], tuple[Tensor, Tensor]]
@@ -31,46 +31,74 @@ def top_k(ranked: Tensor, k: int, slot: int = 0, *, block: int = 128) -> tuple[T
     return values, places.gather(1, picks)
 
 
-def unseen(opening: Opening, count: int, slot: int) -> Tensor:
-    """The message (n, 2^k, V) of a far side of which nothing is known but its free slots."""
+def unseen(opening: Opening, rows: Tensor, slot: int) -> Tensor:
+    """The message (m, 2^k, V) of a far side of which nothing is known but its free slots; (1, 1, V) if it is all 0."""
+    if opening.num_banks == 1:
+        return opening.log_probs.new_zeros(1, 1, opening.model.vocab_size)
     places = torch.arange(opening.slots.shape[1], device=opening.slots.device)
-    ahead = (places > slot) & (places < opening.widths[:count, None]) & (opening.slots[:count] == FREE)  # (n, W)
+    ahead = (places > slot) & (places < opening.widths[rows, None]) & (opening.slots[rows] == FREE)  # (m, W)
     told = message_unseen(ahead.sum(1), opening.num_banks).to(opening.log_probs)
     return told.expand(-1, -1, opening.model.vocab_size)
 
 
 def choose_extensions(
-    opening: Opening, extended: Tensor, message: Tensor | None, slot: int, num_beams: int, choose: Chooser
+    opening: Opening,
+    rows: Tensor,
+    extended: Tensor,
+    best: Tensor,
+    message: Tensor,
+    slot: int,
+    num_beams: int,
+    choose: Chooser,
 ) -> tuple[Tensor, Tensor]:
-    """The best B of the extensions (n, K, V), of every bank: indices (n, K') into K * V, rankings.
+    """The best B extensions (n, K, V) of some examples (m,), of every bank: indices (m, K') into K * V, and rankings.
 
-    The extensions are ranked in place, and what is banned is barred in the message itself.
+    First the B best tokens of each bank are chosen, by `best` (m, 2^k, V), the most that any of its partial fills comes
+    to: the B best extensions have no others. The message may be written into.
     """
-    count, num_parents, vocab_size = extended.shape
-    fixed = opening.slots[:count, slot]  # (n,)
-    free = fixed == FREE
-    if opening.penalties is not None:
-        extended -= opening.penalties[:count, None] * free[:, None, None]
-    all_free = bool(free.all())
-    if message is None and opening.num_banks == 1 and all_free:
-        extended.index_fill_(2, opening.banned, -torch.inf)
-    else:
-        told = unseen(opening, count, slot) if message is None else message  # (n, 2^k, V)
-        if opening.num_banks > 1:
-            told = count_token(told, opening.required[:count], free)
-        if all_free and message is not None:
-            steer = told.index_fill_(2, opening.banned, -torch.inf)
-        else:
-            steer = told.index_fill(2, opening.banned, -torch.inf)
-            bound = (~free).nonzero().flatten()
-            place = fixed[bound, None, None].expand(-1, told.shape[1], 1)
-            barred = steer.new_full((len(bound), *told.shape[1:]), -torch.inf)
-            steer[bound] = barred.scatter(2, place, told[bound].gather(2, place))
-        ranked = by_bank(extended, opening.num_banks)  # (n, banks, rows, V)
-        ranked += steer[:, : ranked.shape[1], None]
+    num_parents, vocab_size = extended.shape[1:]
+    num_banks = min(opening.num_banks, num_parents)  # before the first slot there is one, of one row
+    steer = _steer(opening, rows, message, slot)[:, :num_banks]  # (m, banks, V)
+    moving = None
     if opening.num_banks > 1:
-        return choose_by_bank(
-            extended, opening.required[:count], free, num_beams, lambda ranked, k: choose(ranked, k, slot)
-        )
-    ranking, index = choose(extended.flatten(1), min(num_beams, num_parents * vocab_size), slot)
-    return index, ranking
+        free = (opening.slots[rows, slot] == FREE)[:, None, None]
+        words = opening.required[rows, None].expand(-1, num_banks, -1)  # (m, banks, k)
+        moving = _rank(extended, rows, steer.masked_fill(~free, -torch.inf), words)
+        steer = steer.scatter(2, words, steer.gather(2, words).masked_fill(free, -torch.inf))
+    ranked = best[:, :num_banks] + steer
+    _, tokens = choose(ranked.flatten(0, 1), min(num_beams, vocab_size), slot)  # (m * banks, B)
+    values, index = _rank(extended, rows, steer, tokens.view(len(rows), num_banks, -1))  # (m, K, B)
+    values, index = (each.view(len(rows), num_banks, -1) for each in (values, index))
+    values, picks = values.topk(min(num_beams, values.shape[2]))  # (m, banks, B)
+    index = index.gather(2, picks)
+    if moving is None:
+        return index[:, 0], values[:, 0]
+    return choose_by_bank((values, index), moving, opening.num_banks, num_beams)
+
+
+def _rank(extended: Tensor, rows: Tensor, steer: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """The rankings (m, K, k) of each bank's partial fills with its given tokens (m, banks, k); indices into K * V."""
+    num_parents, vocab_size = extended.shape[1:]
+    told = steer.gather(2, tokens)
+    if num_parents > tokens.shape[1]:
+        told, tokens = (each.repeat_interleave(num_parents // tokens.shape[1], 1) for each in (told, tokens))
+    index = tokens + torch.arange(num_parents, device=rows.device)[:, None] * vocab_size
+    return extended.take(index + rows[:, None, None] * (num_parents * vocab_size)) + told, index
+
+
+def _steer(opening: Opening, rows: Tensor, message: Tensor, slot: int) -> Tensor:
+    """The message (m, 2^k, V) less penalties, with all barred that may not stand in the slot."""
+    fixed = opening.slots[rows, slot]  # (m,)
+    free = (fixed == FREE)[:, None, None]
+    if opening.num_banks > 1:
+        message = count_token(message, opening.required[rows], free)
+    if opening.penalties is not None:
+        message = message - opening.penalties[rows, None] * free
+    bound = (fixed != FREE).nonzero().flatten()
+    if not len(bound):
+        return message.index_fill_(2, opening.banned, -torch.inf).expand(len(rows), -1, -1)
+    message = message.expand(len(rows), -1, -1)
+    place = fixed[bound, None, None].expand(-1, message.shape[1], 1)
+    barred = message.index_fill(2, opening.banned, -torch.inf)
+    barred[bound] = torch.full_like(message[bound], -torch.inf).scatter(2, place, message[bound].gather(2, place))
+    return barred

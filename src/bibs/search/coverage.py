@@ -15,8 +15,6 @@ holds more words is never crowded out by what holds fewer. Without required word
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -28,23 +26,29 @@ def by_bank(rows: Tensor, num_banks: int) -> Tensor:
     return rows.view(num_examples, num_banks, num_rows // num_banks, vocab_size)
 
 
-def send_message(extended: Tensor, sent: Tensor) -> None:
-    """Write what a frontier (n, K, V) tells the other side, by what that holds without the token: (n, 2^k, V)."""
-    num_banks = sent.shape[1]
-    if extended.shape[1] == num_banks == 1:
-        sent.copy_(extended)  # a maximum of one value is slow
-        return
+def best_by_bank(extended: Tensor, num_banks: int, out: Tensor | None = None) -> Tensor:
+    """The most (n, 2^k, V) that the partial fills of each bank come to with each token, of a frontier (n, K, V)."""
+    if out is None:
+        out = extended.new_empty(len(extended), num_banks, extended.shape[2])
+    parts = by_bank(extended, num_banks)  # (n, banks, rows, V)
+    if parts.shape[2] == 1:
+        out[:, : parts.shape[1]] = parts[:, :, 0]  # a maximum of one value is slow
+    else:
+        torch.amax(parts, 2, out=out[:, : parts.shape[1]])
+    out[:, parts.shape[1] :] = -torch.inf
+    return out
+
+
+def message_from(best: Tensor) -> Tensor:
+    """What a frontier tells the other side, by what that holds without the token (n, 2^k, V); a tensor of its own."""
+    num_banks = best.shape[1]
     if num_banks == 1:
-        torch.amax(extended, 1, keepdim=True, out=sent)
-        return
-    best = by_bank(extended, num_banks).amax(2)  # (n, banks, V) of the sides that hold just this
-    if best.shape[1] == 1:
-        best = torch.nn.functional.pad(best, (0, 0, 0, num_banks - 1), value=-torch.inf)
+        return best
     held = torch.arange(num_banks, device=best.device)
     for bit in _bits(num_banks):  # of the sides that hold this and maybe more
         without = held[held & bit == 0]
         best[:, without] = torch.maximum(best[:, without], best[:, without | bit])
-    sent.copy_(best.flip(1))  # row h is for those that hold h, and need its complement
+    return best.flip(1)  # row h is for those that hold h, and need its complement
 
 
 def message_unseen(free_left: Tensor, num_banks: int) -> Tensor:
@@ -58,46 +62,32 @@ def message_unseen(free_left: Tensor, num_banks: int) -> Tensor:
 
 
 def count_token(told: Tensor, required: Tensor, free: Tensor) -> Tensor:
-    """Let a token (n, 2^k, V) that is itself a required word (n, k) be held from here on, where the slot is free."""
+    """Let a token (n, 2^k, V) that is itself a required word (n, k) be held from here on, where its slot is free."""
     num_examples, num_banks = told.shape[:2]
     places = required[:, None].expand(-1, num_banks, -1)  # (n, 2^k, k)
     before = told.gather(2, places)
     held = torch.arange(num_banks, device=told.device)
     after = torch.stack([held | bit for bit in _bits(num_banks)], 1)  # (2^k, k)
     counted = before.gather(1, after.expand(num_examples, -1, -1))
-    return told.scatter(2, places, torch.where(free[:, None, None], counted, before))
+    return told.scatter(2, places, torch.where(free, counted, before))
 
 
 def choose_by_bank(
-    ranked: Tensor,
-    required: Tensor,
-    free: Tensor,
-    num_beams: int,
-    choose: Callable[[Tensor, int], tuple[Tensor, Tensor]],
+    staying: tuple[Tensor, Tensor], moving: tuple[Tensor, Tensor], num_banks: int, num_beams: int
 ) -> tuple[Tensor, Tensor]:
-    """The best B extensions (n, K, V) of each bank, bank after bank: indices (n, 2^k * B) into K * V, and rankings.
+    """The best B extensions of each bank, bank after bank: indices (n, 2^k * B) into K * V, and rankings.
 
-    A token that is no required word leaves its partial fill in its bank; the k others are looked at one by one.
+    Both are given as values and indices. A token that is no required word leaves its partial fill in its bank: the best
+    of those (n, banks, B) have been chosen. The k others (n, K, k) are looked at one by one.
     """
-    num_examples, num_parents, vocab_size = ranked.shape
-    num_banks = 1 << required.shape[1]
-    num_from = min(num_banks, num_parents)  # before the first slot one bank, of one row
-    rows = torch.arange(num_parents, device=ranked.device)
+    num_from, width = staying[0].shape[1:]  # before the first slot one bank, of one row
+    num_parents = moving[0].shape[1]
+    rows = torch.arange(num_parents, device=staying[0].device)
     origin = rows // (num_parents // num_from)  # (K,) the bank of each row
-    places = required[:, None].expand(-1, num_parents, -1)  # (n, K, k)
-    words = ranked.gather(2, places)
-    ranked.scatter_(2, places, torch.where(free[:, None, None], -torch.inf, words))
-    per_bank = num_parents // num_from * vocab_size
-    staying, index = choose(ranked.reshape(-1, per_bank), min(num_beams, per_bank))  # (n * banks, B)
-    stays_at = index.view(num_examples, num_from, -1) + rows[:num_from, None] * per_bank  # (n, banks, B)
-    moves_at = rows[:, None] * vocab_size + places
-    values = torch.cat(
-        [staying.reshape(num_examples, -1), words.masked_fill(~free[:, None, None], -torch.inf).flatten(1)], 1
-    )  # (n, M)
-    indices = torch.cat([stays_at.flatten(1), moves_at.flatten(1)], 1)  # (n, M)
+    values, indices = (torch.cat([a.flatten(1), b.flatten(1)], 1) for a, b in zip(staying, moving, strict=True))
     moves_to = torch.stack([origin | bit for bit in _bits(num_banks)], 1)  # (K, k)
-    target = torch.cat([rows[:num_from].repeat_interleave(stays_at.shape[2]), moves_to.flatten()])  # (M,)
-    banks = torch.arange(num_banks, device=ranked.device)
+    target = torch.cat([rows[:num_from].repeat_interleave(width), moves_to.flatten()])  # (M,)
+    banks = torch.arange(num_banks, device=rows.device)
     banked = values[:, None].masked_fill(target != banks[:, None], -torch.inf)  # (n, 2^k, M)
     ranking, picks = banked.topk(min(num_beams, len(target)))
     return indices.gather(1, picks.flatten(1)), ranking.flatten(1)

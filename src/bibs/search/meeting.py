@@ -71,10 +71,10 @@ def _messages(
     opening = Opening.read(
         name, model, [layouts[row] for row in order], conditions=select_conditions(conditions, order), banned=banned
     )
-    sent = beam_search(opening, num_beams=settings.num_beams, keep=False).messages
+    sent = beam_search(opening, num_beams=settings.num_beams, keep=False).best  # (n, W, 1, V)
     assert sent is not None
-    messages = sent.new_full((len(rooms), max(rooms), sent.shape[2]), -torch.inf)
+    messages = sent.new_full((len(rooms), max(rooms), sent.shape[3]), -torch.inf)
     for place, row in enumerate(order):
         end = len(layouts[row].region)
-        messages[row, : rooms[row]] = sent[place, end - rooms[row] : end]
+        messages[row, : rooms[row]] = sent[place, end - rooms[row] : end, 0]
     return messages.index_fill_(2, opening.banned, -torch.inf)

@@ -15,10 +15,13 @@ import torch
 from torch import Tensor
 
 from .beam import Opening, Pass
-from .scoring import Asked, Remembered, score_fills
+from .scoring import MAX_VALUES, Asked, Recalled, Remembered, look_up
 from .settings import Direction, Settings
 from .step_model import Conditions, StepModel, select_conditions
 from .template import Layout, Template, Tokens, check_templates
+
+MARGIN = 1e-3
+"""By how much a fill must be worse than another before it is given up: sums of float32 differ by less."""
 
 DIRECTIONS: tuple[Direction, Direction] = ("forward", "backward")
 
@@ -88,9 +91,6 @@ class Memory:
     def after(self, direction: Direction, latest: Pass) -> Memory:
         return replace(self, forward=latest) if direction == "forward" else replace(self, backward=latest)
 
-    def select(self, examples: Tensor) -> Memory:
-        return Memory(*(p and p.select(examples) for p in (self.forward, self.backward)))
-
 
 Proposal: TypeAlias = dict[Tokens, float]
 """Left-to-right fills of one example's region, each with what the method itself ranks it by."""
@@ -124,14 +124,29 @@ Ranking = Literal["own", "sum", "max"]
 """By what the method itself says, or by the sum or the larger of the two whole-sequence scores."""
 
 
-def score_cases(cases: Sequence[Case], fills: Sequence[Sequence[Tokens]]) -> list[list[tuple[float, float]]]:
-    """(forward_score, backward_score) of each fill of each case, exact."""
+def score_cases(
+    cases: Sequence[Case], fills: Sequence[Sequence[Tokens]], floors: Sequence[Sequence[float]] | None = None
+) -> list[list[tuple[float, float]]]:
+    """(forward_score, backward_score) of each fill of each case: exact, where their sum reaches the fill's floor."""
     asked = [(case, fill) for case, group in zip(cases, fills, strict=True) for fill in group]
-    pairs = iter(zip(_score("forward", asked), _score("backward", asked), strict=True))
-    return [[next(pairs) for _ in group] for group in fills]
+    needed = None if floors is None else [floor for group in floors for floor in group]
+    pairs: list[tuple[float, float]] = []
+    size = max(1, MAX_VALUES // cases[0].pair.forward.model.vocab_size) if cases else 1
+    for begin in range(0, len(asked), size):
+        chunk = slice(begin, begin + size)
+        forward, backward = (_look_up(direction, asked[chunk]) for direction in DIRECTIONS)
+        if needed is None:
+            scores = forward.score(), backward.score()
+        else:
+            least = forward.totals.new_tensor(needed[chunk])
+            first = forward.score(least - backward.totals)
+            scores = first, backward.score(least - first)
+        pairs += zip(*(each.tolist() for each in scores), strict=True)
+    given = iter(pairs)
+    return [[next(given) for _ in group] for group in fills]
 
 
-def _score(direction: Direction, asked: Sequence[tuple[Case, Tokens]]) -> list[float]:
+def _look_up(direction: Direction, asked: Sequence[tuple[Case, Tokens]]) -> Recalled:
     places: dict[int, int] = {}
     sources: list[Remembered] = []
     rows = []
@@ -140,7 +155,7 @@ def _score(direction: Direction, asked: Sequence[tuple[Case, Tokens]]) -> list[f
         if places.setdefault(id(case.pair), len(sources)) == len(sources):
             sources.append(Remembered(case.pair[direction], case.memory[direction]))
         rows.append(Asked(places[id(case.pair)], case.example, fill[::turn]))
-    return score_fills(sources, rows)
+    return look_up(sources, rows)
 
 
 def finish(cases: Sequence[Case], settings: Settings, ranking: Ranking) -> list[list[Fill]]:
@@ -149,8 +164,12 @@ def finish(cases: Sequence[Case], settings: Settings, ranking: Ranking) -> list[
     fills = [list(case.proposal) for case in cases]
     if ranking == "own":
         fills = [sorted(case.proposal, key=lambda fill: -case.proposal[fill])[:wanted] for case in cases]
+    if ranking == "sum":
+        fills, scored = _score_best(cases, fills, wanted)
+    else:
+        scored = score_cases(cases, fills)
     results = []
-    for case, group, pairs in zip(cases, fills, score_cases(cases, fills), strict=True):
+    for case, group, pairs in zip(cases, fills, scored, strict=True):
         layout = case.pair.forward.layouts[case.example]
         found = []
         for fill, (forward, backward) in zip(group, pairs, strict=True):
@@ -162,6 +181,31 @@ def finish(cases: Sequence[Case], settings: Settings, ranking: Ranking) -> list[
             best_fills((fill for fill in found if fill.ranking_score > -torch.inf or not layout.region), settings)
         )
     return results
+
+
+def _score_best(
+    cases: Sequence[Case], fills: Sequence[Sequence[Tokens]], wanted: int
+) -> tuple[list[list[Tokens]], list[list[tuple[float, float]]]]:
+    """The fills that may be among the `wanted` best, with their exact scores.
+
+    The first few of each case are scored whole. The others have to reach the last of them, and are given up where they
+    do not.
+    """
+    layouts = [case.pair.forward.layouts[case.example] for case in cases]
+    leading = [list(group[:wanted]) for group in fills]
+    scored = score_cases(cases, leading)
+    others, floors = [], []
+    for layout, group, leaders, pairs in zip(layouts, fills, leading, scored, strict=True):
+        standings = [sum(pair) - layout.penalty(fill) for fill, pair in zip(leaders, pairs, strict=True)]
+        floor = min(standings) - MARGIN if len(standings) == wanted else -torch.inf
+        others.append(list(group[wanted:]))
+        floors.append([floor + layout.penalty(fill) for fill in others[-1]])
+    more = score_cases(cases, others, floors)
+    for leaders, pairs, group, further, least in zip(leading, scored, others, more, floors, strict=True):
+        reached = [place for place, pair in enumerate(further) if sum(pair) >= least[place]]
+        leaders += [group[place] for place in reached]
+        pairs += [further[place] for place in reached]
+    return leading, scored
 
 
 def best_fills(fills: Iterable[Fill], settings: Settings) -> list[Fill]:

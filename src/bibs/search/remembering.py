@@ -83,7 +83,7 @@ class RememberingModel:
             result[rows] = self._levels[depth].log_probs.index_select(0, state[rows, 1])
         return result
 
-    def score(self, continuations: Sequence[Sequence[int]], state: Tensor) -> Tensor:
+    def score(self, continuations: Sequence[Sequence[int]], state: Tensor, floors: Tensor | None = None) -> Tensor:
         """The log probability (R,) of each continuation after its first token: looked up as far as it is known."""
         totals = self.opening.scores.new_zeros(len(continuations))
         told: dict[int, list[tuple[int, int, int]]] = {}  # depth -> (which, row, token that followed)
@@ -101,15 +101,15 @@ class RememberingModel:
             numbers, rows, tokens_ahead = torch.tensor(known, device=totals.device).t()
             totals.index_add_(0, numbers, self._levels[depth].log_probs[rows, tokens_ahead])
         left = [self._leave(depth, part) for depth, part in parts.items()]
-        return score_left(self.opening, left, totals)
+        return score_left(self.opening, left, totals, floors)
 
     def _leave(self, depth: int, part: Sequence[tuple[int, int, Sequence[int]]]) -> Left:
-        rows = torch.tensor([row for _, row, _ in part], device=self.opening.slots.device)
         return Left(
             asked=[which for which, _, _ in part],
             continuations=[tuple(tokens) for _, _, tokens in part],
             origins=[(0, depth, row) for _, row, _ in part],
-            state=select_rows(self._levels[depth].state, rows),
+            state=self._levels[depth].state,
+            rows=[row for _, row, _ in part],
         )
 
     def forget_if_full(self) -> bool:

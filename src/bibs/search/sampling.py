@@ -199,7 +199,7 @@ def _sweep(chains: _Chains, settings: Settings, *, drawn: bool) -> list[list[Fil
         latest = beam_search(
             chains.pair[direction],
             num_beams=1,
-            messages=latest.messages,
+            facing=latest,
             keep=False,
             choose=choose if drawn else top_k,
         )

@@ -1,8 +1,10 @@
 """The exact score of filled sequences under one model: log P of every token after the first.
 
-As far as a pass was told (the log probabilities of its frontiers), a fill is looked up. Where it leaves what is
+As far as a pass was told (what its frontiers come to with each token), a fill is looked up. Where it leaves what is
 remembered, the model scores all that is left of the sequence from the state that is remembered there. A model that
 cannot score given tokens by itself is stepped, and what begins alike is stepped once.
+
+Log probabilities only fall, so a sequence that must reach a `floor` is given up as soon as it is below.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .beam import Expansion, Opening, Pass
+from .beam import FREE, Expansion, Opening, Pass
 from .step_model import ScoringModel, State, join_rows, row_shapes, select_rows
 from .template import Tokens
 
@@ -51,31 +53,44 @@ class Left:
     asked: list[int]
     continuations: list[Tokens]
     origins: list[tuple[int, int, int]]  # source, depth, row: equal origins are equal states
-    state: State  # a row for each
+    state: State
+    rows: list[int]  # of the state, one for each
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What is remembered of the sequences asked for, and where they leave it."""
+
+    opening: Opening
+    totals: Tensor  # (A,) the score of each, as far as it is known
+    left: list[Left]
+
+    def score(self, floors: Tensor | None = None) -> Tensor:
+        """The whole-sequence scores (A,): exact, but where they are below their floors (A,)."""
+        return score_left(self.opening, self.left, self.totals, floors)
 
 
 def score_fills(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[float]:
     """The whole-sequence score of each fill. All sources are of one model and one batch of contexts."""
-    if not asked:
-        return []
-    chunk = max(1, MAX_VALUES // sources[0].opening.model.vocab_size)
+    size = max(1, MAX_VALUES // sources[0].opening.model.vocab_size)
     scores: list[float] = []
-    for begin in range(0, len(asked), chunk):
-        scores += _score_chunk(sources, asked[begin : begin + chunk])
+    for begin in range(0, len(asked), size):
+        scores += look_up(sources, asked[begin : begin + size]).score().tolist()
     return scores
 
 
-def _score_chunk(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[float]:
-    totals = sources[0].opening.scores.new_zeros(len(asked))
+def look_up(sources: Sequence[Remembered], asked: Sequence[Asked]) -> Recalled:
+    opening = sources[0].opening
+    totals = opening.scores.new_zeros(len(asked))
     left: list[Left] = []
     for number, source in enumerate(sources):
         numbers = [index for index, one in enumerate(asked) if one.source == number]
         left += _look_up(source, number, numbers, asked, totals)
-    return score_left(sources[0].opening, left, totals).tolist()
+    return Recalled(opening, totals, left)
 
 
 def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequence[Asked], totals: Tensor) -> list[Left]:
-    """Add what `source` remembers of its sequences to their totals; where, and with what, they leave it."""
+    """Write what `source` remembers of its sequences into their totals; where, and with what, they leave it."""
     opening = source.opening
     device, layouts = totals.device, opening.layouts
     fills = [asked[index].fill for index in numbers]
@@ -85,6 +100,10 @@ def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequenc
     examples = torch.tensor([asked[index].example for index in numbers], dtype=torch.long, device=device)  # (A,)
     widths = torch.tensor([len(fill) for fill in fills], device=device)  # (A,)
     totals[places] = opening.scores[examples]
+    lost = None  # (A, W) what the fills lost before each slot, which a frontier's running scores are less
+    if opening.penalties is not None and longest:
+        given = opening.penalties[examples[:, None], tokens] * (opening.slots[examples, :longest] == FREE)
+        lost = given.cumsum(1) - given
     beams = torch.zeros_like(examples)  # (A,) in the frontier at this depth
     going = (widths > 0).nonzero().flatten()
     found: list[Left] = []
@@ -92,7 +111,8 @@ def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequenc
         now, following = source.at(depth), source.at(depth + 1)
         assert now is not None
         owners, parents, chosen = examples[going], beams[going], tokens[going, depth]
-        totals[places[going]] += now.log_probs[owners, parents, chosen]
+        running = now.extended[owners, parents, chosen]
+        totals[places[going]] = opening.scores[owners] + (running if lost is None else running + lost[going, depth])
         stays = torch.zeros_like(going, dtype=torch.bool)
         if following is not None and source.memory is not None:
             choice = source.memory.choices[depth]
@@ -100,7 +120,7 @@ def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequenc
             same &= choice.alive[owners]  # (A, K)
             stays = same.any(1) & (widths[going] > depth + 1)
             beams[going] = same.long().argmax(1)
-        rows = (owners * now.log_probs.shape[1] + parents)[~stays]
+        rows = (owners * now.extended.shape[1] + parents)[~stays].tolist()
         leaving = going[~stays].tolist()
         if leaving:
             found.append(
@@ -109,8 +129,9 @@ def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequenc
                     continuations=[
                         (*fills[one][depth:], *layouts[asked[numbers[one]].example].rest) for one in leaving
                     ],
-                    origins=[(number, depth, row) for row in rows.tolist()],
-                    state=select_rows(now.state, rows),
+                    origins=[(number, depth, row) for row in rows],
+                    state=now.state,
+                    rows=rows,
                 )
             )
         going = going[stays]
@@ -119,45 +140,69 @@ def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequenc
     return found
 
 
-def score_left(opening: Opening, left: Sequence[Left], totals: Tensor) -> Tensor:
-    """The totals (A,) with the scores of what is left added."""
+def score_left(opening: Opening, left: Sequence[Left], totals: Tensor, floors: Tensor | None = None) -> Tensor:
+    """The totals (A,) with the scores of what is left added; what is, or falls, below its floor (A,) stays there."""
+    wanted = [True] * len(totals) if floors is None else (totals >= floors).tolist()
     groups: dict[tuple[torch.Size, ...], list[Left]] = {}  # a state may grow with depth: join what can be joined
     for one in left:
         groups.setdefault(row_shapes(one.state), []).append(one)
     for group in groups.values():
-        rows = torch.tensor([index for one in group for index in one.asked], device=totals.device)
-        continuations = [tokens for one in group for tokens in one.continuations]
-        origins = [origin for one in group for origin in one.origins]
-        totals = totals.index_add(
-            0, rows, _score(opening, continuations, origins, join_rows([one.state for one in group]))
+        taken = [[place for place, index in enumerate(one.asked) if wanted[index]] for one in group]
+        members = [(one, place) for one, places in zip(group, taken, strict=True) for place in places]
+        if not members:
+            continue
+        asked = torch.tensor([one.asked[place] for one, place in members], device=totals.device)
+        states = [
+            select_rows(one.state, torch.tensor([one.rows[place] for place in places], device=totals.device))
+            for one, places in zip(group, taken, strict=True)
+            if places
+        ]
+        scores = _score(
+            opening,
+            [one.continuations[place] for one, place in members],
+            [one.origins[place] for one, place in members],
+            join_rows(states),
+            None if floors is None else floors[asked] - totals[asked],
         )
+        totals = totals.index_add(0, asked, scores)
     return totals
 
 
 def _score(
-    opening: Opening, continuations: Sequence[Tokens], origins: Sequence[tuple[int, int, int]], state: State
+    opening: Opening,
+    continuations: Sequence[Tokens],
+    origins: Sequence[tuple[int, int, int]],
+    state: State,
+    floors: Tensor | None,
 ) -> Tensor:
     """The log probability (R,) of each continuation after its first token."""
     if isinstance(opening.model, ScoringModel):
-        scores = opening.model.score(continuations, state)
+        scores = opening.model.score(continuations, state, floors)
         if scores.shape != (len(continuations),) or not bool((scores < torch.inf).all()):
             raise ValueError(
                 f"the {opening.name} model's score() must return ({len(continuations)},) log probabilities, none NaN "
                 f"or +inf, but returned {tuple(scores.shape)}: {scores.tolist()}"
             )
         return scores
-    return _score_by_steps(opening, continuations, origins, state)
+    return _score_by_steps(opening, continuations, origins, state, floors)
 
 
 def _score_by_steps(
-    opening: Opening, continuations: Sequence[Tokens], origins: Sequence[tuple[int, int, int]], state: State
+    opening: Opening,
+    continuations: Sequence[Tokens],
+    origins: Sequence[tuple[int, int, int]],
+    state: State,
+    floors: Tensor | None,
 ) -> Tensor:
     first: dict[tuple[int, int, int], int] = {}
     at = [first.setdefault(origin, row) for row, origin in enumerate(origins)]  # the row of `state` each stands at
     scores = opening.scores.new_zeros(len(continuations))
     going = list(range(len(continuations)))
     for depth in range(max(map(len, continuations)) - 1):
-        going = [row for row in going if len(continuations[row]) > depth + 1]
+        reached = [True] * len(scores) if floors is None else (scores >= floors).tolist()
+        going = [row for row in going if len(continuations[row]) > depth + 1 and reached[row]]
+        if not going:
+            break
         edges: dict[tuple[int, int], int] = {}
         for row in going:
             at[row] = edges.setdefault((at[row], continuations[row][depth]), len(edges))

@@ -44,11 +44,12 @@ class StepModel(Protocol):
 class ScoringModel(StepModel, Protocol):
     """A model that can also score given tokens, and so be spared the whole distributions. Others are stepped."""
 
-    def score(self, continuations: Sequence[Sequence[int]], state: State) -> Tensor:
+    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
         """The log probability (R,) of R ragged, non-empty continuations after their first tokens, as in `start`.
 
         Row i reads `continuations[i]` from row i of `state`, which is not to be changed in place. (What the first token
-        costs, search has been told already: it stands in the log_probs that came with the state.)
+        costs, search has been told already: it stands in the log_probs that came with the state.) A row that falls
+        below its floor (R,) is of no more interest: the model may stop there, and give any value below the floor.
         """
         ...
 
