@@ -320,6 +320,43 @@ def test_a_pass_steps_at_most_b_rows_a_slot_and_look_up_only_what_is_new():
     assert sum(reused) < sum(plain) / 2
 
 
+def test_a_settled_example_is_not_looked_at_again_while_others_go_on():
+    """What is chosen is asked for where a frontier or a message is new, and for no other example and slot."""
+    layouts = [Layout.of([0, *[None] * width, 3, 1]) for width in (6, 5, 4, 3, 1)]
+    models = [HistoryModel(6, seed) for seed in (5, 6)]
+    openings = [
+        Opening.read("backward", models[0], [layout.mirrored() for layout in layouts]),
+        Opening.read("forward", models[1], layouts),
+    ]
+    asked: list[int] = []
+
+    def choose(ranked: torch.Tensor, k: int, slot: int) -> tuple[torch.Tensor, torch.Tensor]:
+        asked[-1] += len(ranked)
+        return beam_module.top_k(ranked, k, slot)
+
+    passes: list[beam_module.Pass] = []
+    expected = []
+    for number in range(12):
+        asked.append(0)
+        facing = passes[-1] if passes else None
+        previous = passes[-2] if number >= 2 else None
+        latest = beam_search(openings[number % 2], num_beams=2, facing=facing, previous=previous, choose=choose)
+        new = {
+            (example, slot)
+            for example, layout in enumerate(layouts)
+            for slot in range(len(layout.region))
+            if latest.changed[example, slot]
+            or (facing is not None and facing.changed[example, len(layout.region) - 1 - slot])
+        }
+        expected.append(len(new))
+        passes.append(latest)
+    assert asked == expected
+    assert asked[0] == asked[1] == sum(len(layout.region) for layout in layouts)
+    assert 0 < asked[4] < asked[0]
+    assert bool(passes[-1].settled.all())
+    assert asked[-1] == 0
+
+
 @pytest.mark.parametrize("lookup", [True, False])
 @pytest.mark.parametrize("num_rounds", [0, 1, 4])
 def test_contexts_are_encoded_once_whatever_the_rounds(num_rounds, lookup):

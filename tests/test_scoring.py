@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import bibs.search.pair as pair_module
 import bibs.search.remembering as remembering_module
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.search import METHODS, Fill, Opening, fill_templates
@@ -80,6 +81,75 @@ def test_a_wrong_score_is_blamed_on_its_model(wrong: Tensor) -> None:
     with pytest.raises(ValueError, match=r"the forward model's score\(\) must return \(1,\) log prob") as error:
         fill_templates(broken, HistoryModel(4, 2), [[0, 2, None, 3, 1]], method="forward")
     assert "\n" not in str(error.value)
+
+
+# Fills that cannot win
+
+
+class FrugalHistoryModel(ScoringHistoryModel):
+    """Reads no further than the floor, and says so little below it that any use of the value would be seen."""
+
+    given_up = 0
+
+    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
+        exact = super().score(continuations, state)
+        if floors is None:
+            return exact
+        below = exact < floors
+        self.given_up += int(below.sum())
+        return exact.masked_fill(below, -1e6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["bibs", "rerank-sum", "gsn", "exact"]),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(0, 99),
+    st.sampled_from([0.0, 0.7]),
+)
+def test_giving_up_what_cannot_win_changes_no_answer(method, wanted, num_beams, seed, penalty):
+    if method == "gsn":
+        penalty = 0.0
+    options = {
+        "method": method, "num_return_sequences": wanted, "num_beams": num_beams, "num_rounds": 2,
+        "diversity_penalty": penalty,
+    }  # fmt: skip
+    stepped = fill_templates(HistoryModel(4, seed), HistoryModel(4, seed + 1), TEMPLATES, **options)
+    scored = fill_templates(FrugalHistoryModel(4, seed), FrugalHistoryModel(4, seed + 1), TEMPLATES, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair_module, "MARGIN", float("inf"))  # nothing is ever below
+        whole = fill_templates(FrugalHistoryModel(4, seed), HistoryModel(4, seed + 1), TEMPLATES, **options)
+    assert_same(stepped, whole)
+    assert_same(scored, whole)
+
+
+def test_much_is_given_up() -> None:
+    models = FrugalHistoryModel(5, 1), FrugalHistoryModel(5, 2)
+    fill_templates(*models, TEMPLATES, method="exact")
+    assert models[1].given_up > 20
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_recurrent_model_stops_reading_below_the_floor(cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = RecurrentModel(RecurrentConfig(30, 16, 16, cell=cell)).eval()
+    _, state, _ = model.start([[0, 3], [0, 4], [0, 5], [0, 6]])
+    continuations = [[7, 8, 9, 10, 11], [7, 8], [9, 8, 7, 6, 5], [3]]
+    exact = model.score(continuations, state)
+    read: list[int] = []
+    advance = RecurrentModel._advance
+    monkeypatch.setattr(
+        RecurrentModel,
+        "_advance",
+        lambda self, ready, gates, old: read.append(len(gates)) or advance(self, ready, gates, old),
+    )
+    floors = torch.stack([exact[0] - 0.1, exact[1] - 0.1, exact[2] / 2, torch.tensor(0.0)])
+    found = model.score(continuations, state, floors)
+    torch.testing.assert_close(found[[0, 1, 3]], exact[[0, 1, 3]])
+    assert exact[2] < found[2] < floors[2]
+    assert read[0] == 3  # the last has nothing to be read
+    assert sum(read) < 4 + 1 + 4
 
 
 # A model that remembers

@@ -4,7 +4,7 @@ As far as a pass was told (what its frontiers come to with each token), a fill i
 remembered, the model scores all that is left of the sequence from the state that is remembered there. A model that
 cannot score given tokens by itself is stepped, and what begins alike is stepped once.
 
-Log probabilities only fall, so a sequence that must reach a `floor` is given up as soon as it is below.
+Every further token only lowers a score, so a sequence that must reach a floor is given up as soon as it is below.
 """
 
 from __future__ import annotations
