@@ -72,7 +72,7 @@ def _row(removed: float, num_threads: int) -> dict[str, object]:
             "no look-up": partial(passes, replace(SETTINGS, lookup=False)),
             "rescored": call,
         },
-        repeats=5 if num_threads == 1 else 3,
+        repeats=3,
         clock=time.thread_time if num_threads == 1 else time.perf_counter,
     )
     counted = CountingScoringModel(forward), CountingScoringModel(backward)

@@ -433,3 +433,28 @@ def test_the_words_of_several_blanks_go_back_where_they_belong(template):
         assert completion.text.split() == filled.split()
         words = re.findall(r"[a-z]+", completion.text.lower())
         assert infiller.vocabulary.encode(words) == list(completion.tokens[1:-1])
+
+
+@pytest.mark.filterwarnings("ignore:`num_return_sequences`")
+@laws
+@given(st.integers(0, 500), st.integers(1, 2), st.sampled_from(["bibs", "rerank-sum", "forward"]))
+def test_climbing_through_several_gaps_keeps_the_words_that_must_appear(seed, num_required, method):
+    forward, backward = problem(seed)
+    template = [START, Gap(0), 2, Gap(0), 3, END]
+    required = (2, 3)[:num_required]
+    options = {"banned": (START, END), "num_beams": 2, "num_rounds": 1, "max_length": 6, "method": method}
+    (plan,) = plan_lengths(forward, backward, [template], Settings(max_length=6), required=[required])
+    assert plan.climbs
+    fills = fill_templates(
+        forward, backward, [template], must_include=[required], num_return_sequences=4, **options
+    )[0]  # fmt: skip
+    assert fills
+    for fill in fills:
+        slots = stretch(template, fill.lengths)
+        free = [token for slot, token in zip(slots, fill.tokens, strict=True) if slot is None]
+        assert set(required) <= set(free)
+        # What climbing found at these lengths is what a search of just these lengths finds.
+        exactly = fill_templates(
+            forward, backward, [slots], must_include=[required], num_return_sequences=9, **options
+        )[0]  # fmt: skip
+        assert fill.tokens in [other.tokens for other in exactly]

@@ -127,7 +127,8 @@ def beam_search(
     of `previous`: fresh memory costs more than what is written into it.
     """
     num_examples, vocab_size = len(opening.layouts), opening.model.vocab_size
-    counts = [int((opening.widths > slot).sum()) for slot in range(opening.slots.shape[1])]
+    widths = opening.widths.tolist()
+    counts = [sum(width > slot for width in widths) for slot in range(opening.slots.shape[1])]
     expansions = previous.expansions if previous and keep else []
     recalled = bool(expansions)
     sent = previous.best if previous else None
@@ -152,11 +153,11 @@ def beam_search(
                 expansion, known = expansions[slot], previous.choices[slot].alive
                 choices.append(previous.choices[slot])
                 continue
+        told = expansions[slot] if recalled else None
         if slot > 0:
-            old_one = expansions[slot] if recalled else None
-            expansion = _advance(opening, expansion, choice, known, old_one, slot, spent=slot > 1 and not keep)
+            expansion = _advance(opening, expansion, choice, known, told, slot, spent=slot > 1 and not keep)
         else:
-            expansion = expansions[0] if recalled else Expansion(opening.log_probs[:count, None], opening.state)
+            expansion = told or Expansion(opening.log_probs[:count, None], opening.state)
         best = None if sent is None else sent[:count, slot]
         best = _best(opening, expansion.extended, rows, changed[:count, slot] if recalled else None, best)
         index, ranking = _choose(opening, rows, expansion.extended, best, facing, slot, num_beams, choose)
