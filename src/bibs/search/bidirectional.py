@@ -21,11 +21,10 @@ from .pair import (
     Pair,
     Proposal,
     TracedPass,
-    cases_of,
     finish,
     opposite,
     propose,
-    score_cases,
+    score_both,
 )
 from .settings import Direction, Settings
 from .template import Tokens
@@ -45,11 +44,10 @@ def search_both_ways(pair: Pair, settings: Settings) -> list[list[Fill]]:
     """Bidirectional beam search over one batch."""
     progress, memory = run_passes(pair, settings)
     if settings.rescore:
-        answers = finish(
-            cases_of(pair, memory, [{**noted.latest, **noted.fills} for noted in progress]), settings, "sum"
-        )
+        proposals: list[Proposal] = [{**noted.latest, **noted.fills} for noted in progress]
+        answers = finish(pair, memory, proposals, settings, "sum")
     else:
-        answers = finish(cases_of(pair, memory, [noted.latest for noted in progress]), settings, "own")
+        answers = finish(pair, memory, [noted.latest for noted in progress], settings, "own")
     return [
         [
             replace(
@@ -98,7 +96,7 @@ def _note(
             noted.rounds = (number + 1) // 2
     if trace:
         tops = [list(proposal)[:1] for proposal in proposals]
-        scores = score_cases(cases_of(pair, Memory(), proposals), tops)
+        scores = score_both(pair, Memory(), tops)
         frontiers = frontiers_of(latest, widths)
         for row in going:
             for fill, pairs in zip(tops[row], scores[row], strict=True):

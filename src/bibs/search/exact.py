@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from .beam import FREE, beam_search
-from .pair import Fill, Memory, Pair, cases_of, finish, propose
+from .pair import Fill, Memory, Pair, finish, propose
 from .settings import Settings
 
 
@@ -30,5 +30,5 @@ def enumerate_fills(pair: Pair, settings: Settings) -> list[list[Fill]]:
             {fill: score for fill, score in proposal.items() if set(layout.required) <= set(layout.free_words(fill))}
             for proposal in propose("forward", latest, one.forward.widths.tolist())
         ]
-        results += finish(cases_of(one, Memory().after("forward", latest), proposals), settings, "sum")
+        results += finish(one, Memory().after("forward", latest), proposals, settings, "sum")
     return results

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .beam import Opening, Pass
-from .scoring import MAX_VALUES, Asked, Recalled, Remembered, look_up
+from .scoring import MAX_VALUES, Asked, Remembered, look_up
 from .settings import Direction, Settings
 from .step_model import Conditions, StepModel, select_conditions
 from .template import Layout, Template, Tokens, check_templates
@@ -106,35 +106,23 @@ def propose(direction: Direction, latest: Pass, widths: Sequence[int]) -> list[P
     ]
 
 
-@dataclass(frozen=True)
-class Case:
-    """One example, ready to be answered: its place in a batch, what the passes know, and what was proposed for it."""
-
-    pair: Pair
-    memory: Memory
-    example: int
-    proposal: Proposal
-
-
-def cases_of(pair: Pair, memory: Memory, proposals: Sequence[Proposal]) -> list[Case]:
-    return [Case(pair, memory, example, proposal) for example, proposal in enumerate(proposals)]
-
-
 Ranking = Literal["own", "sum", "max"]
 """By what the method itself says, or by the sum or the larger of the two whole-sequence scores."""
 
 
-def score_cases(
-    cases: Sequence[Case], fills: Sequence[Sequence[Tokens]], floors: Sequence[Sequence[float]] | None = None
+def score_both(
+    pair: Pair, memory: Memory, fills: Sequence[Sequence[Tokens]], floors: Sequence[Sequence[float]] | None = None
 ) -> list[list[tuple[float, float]]]:
-    """(forward_score, backward_score) of each fill of each case: exact, where their sum reaches the fill's floor."""
-    asked = [(case, fill) for case, group in zip(cases, fills, strict=True) for fill in group]
+    """(forward_score, backward_score) of each fill of each example: exact, where their sum reaches the fill's floor."""
+    asked = [Asked(example, fill) for example, group in enumerate(fills) for fill in group]
     needed = None if floors is None else [floor for group in floors for floor in group]
+    size = max(1, MAX_VALUES // pair.forward.model.vocab_size)
     pairs: list[tuple[float, float]] = []
-    size = max(1, MAX_VALUES // cases[0].pair.forward.model.vocab_size) if cases else 1
     for begin in range(0, len(asked), size):
         chunk = slice(begin, begin + size)
-        forward, backward = (_look_up(direction, asked[chunk]) for direction in DIRECTIONS)
+        forward = look_up(Remembered(pair.forward, memory.forward), asked[chunk])
+        turned = [Asked(example, fill[::-1]) for example, fill in asked[chunk]]
+        backward = look_up(Remembered(pair.backward, memory.backward), turned)
         if needed is None:
             scores = forward.score(), backward.score()
         else:
@@ -146,35 +134,24 @@ def score_cases(
     return [[next(given) for _ in group] for group in fills]
 
 
-def _look_up(direction: Direction, asked: Sequence[tuple[Case, Tokens]]) -> Recalled:
-    places: dict[int, int] = {}
-    sources: list[Remembered] = []
-    rows = []
-    turn = 1 if direction == "forward" else -1
-    for case, fill in asked:
-        if places.setdefault(id(case.pair), len(sources)) == len(sources):
-            sources.append(Remembered(case.pair[direction], case.memory[direction]))
-        rows.append(Asked(places[id(case.pair)], case.example, fill[::turn]))
-    return look_up(sources, rows)
-
-
-def finish(cases: Sequence[Case], settings: Settings, ranking: Ranking) -> list[list[Fill]]:
-    """Score what was proposed, sort it, and keep the best."""
+def finish(
+    pair: Pair, memory: Memory, proposals: Sequence[Proposal], settings: Settings, ranking: Ranking
+) -> list[list[Fill]]:
+    """Score what was proposed for each example, sort it, and keep the best."""
     wanted = settings.num_return_sequences
-    fills = [list(case.proposal) for case in cases]
+    fills = [list(proposal) for proposal in proposals]
     if ranking == "own":
-        fills = [sorted(case.proposal, key=lambda fill: -case.proposal[fill])[:wanted] for case in cases]
+        fills = [sorted(proposal, key=lambda fill: -proposal[fill])[:wanted] for proposal in proposals]
     if ranking == "sum":
-        fills, scored = _score_best(cases, fills, wanted)
+        fills, scores = _score_best(pair, memory, fills, wanted)
     else:
-        scored = score_cases(cases, fills)
+        scores = score_both(pair, memory, fills)
     results = []
-    for case, group, pairs in zip(cases, fills, scored, strict=True):
-        layout = case.pair.forward.layouts[case.example]
+    for layout, proposal, group, pairs in zip(pair.forward.layouts, proposals, fills, scores, strict=True):
         found = []
         for fill, (forward, backward) in zip(group, pairs, strict=True):
             penalty = layout.penalty(fill)
-            by = {"own": case.proposal[fill] + penalty, "sum": forward + backward, "max": max(forward, backward)}
+            by = {"own": proposal[fill] + penalty, "sum": forward + backward, "max": max(forward, backward)}
             found.append(Fill(layout.fill(fill), forward + backward, by[ranking], forward, backward, penalty=penalty))
         # A template without a blank always comes back, even where a model thinks it impossible.
         results.append(
@@ -184,28 +161,26 @@ def finish(cases: Sequence[Case], settings: Settings, ranking: Ranking) -> list[
 
 
 def _score_best(
-    cases: Sequence[Case], fills: Sequence[Sequence[Tokens]], wanted: int
+    pair: Pair, memory: Memory, fills: Sequence[Sequence[Tokens]], wanted: int
 ) -> tuple[list[list[Tokens]], list[list[tuple[float, float]]]]:
-    """The fills that may be among the `wanted` best, with their exact scores.
+    """The fills of each example that may be among its `wanted` best, with their exact scores.
 
-    The first few of each case are scored whole. The others have to reach the last of them, and are given up where they
-    do not.
+    The first few are scored whole. The others have to reach the last of those, and are given up where they do not.
     """
-    layouts = [case.pair.forward.layouts[case.example] for case in cases]
     leading = [list(group[:wanted]) for group in fills]
-    scored = score_cases(cases, leading)
-    others, floors = [], []
-    for layout, group, leaders, pairs in zip(layouts, fills, leading, scored, strict=True):
-        standings = [sum(pair) - layout.penalty(fill) for fill, pair in zip(leaders, pairs, strict=True)]
+    scores = score_both(pair, memory, leading)
+    others = [list(group[wanted:]) for group in fills]
+    floors = []
+    for layout, group, pairs, rest in zip(pair.forward.layouts, leading, scores, others, strict=True):
+        standings = [sum(both) - layout.penalty(fill) for fill, both in zip(group, pairs, strict=True)]
         floor = min(standings) - MARGIN if len(standings) == wanted else -torch.inf
-        others.append(list(group[wanted:]))
-        floors.append([floor + layout.penalty(fill) for fill in others[-1]])
-    more = score_cases(cases, others, floors)
-    for leaders, pairs, group, further, least in zip(leading, scored, others, more, floors, strict=True):
-        reached = [place for place, pair in enumerate(further) if sum(pair) >= least[place]]
-        leaders += [group[place] for place in reached]
-        pairs += [further[place] for place in reached]
-    return leading, scored
+        floors.append([floor + layout.penalty(fill) for fill in rest])
+    further = score_both(pair, memory, others, floors)
+    for group, pairs, rest, more, least in zip(leading, scores, others, further, floors, strict=True):
+        reached = [place for place, both in enumerate(more) if sum(both) >= least[place]]
+        group += [rest[place] for place in reached]
+        pairs += [more[place] for place in reached]
+    return leading, scores
 
 
 def best_fills(fills: Iterable[Fill], settings: Settings) -> list[Fill]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .beam import FREE, Pass, beam_search, top_k
-from .pair import DIRECTIONS, Fill, Memory, Pair, Proposal, cases_of, finish, opposite, propose
+from .pair import DIRECTIONS, Fill, Memory, Pair, Proposal, finish, opposite, propose
 from .remembering import RememberingModel
 from .scoring import Asked, Remembered, score_fills
 from .settings import Direction, Settings
@@ -109,11 +109,11 @@ def unidirectional_gibbs(pair: Pair, settings: Settings) -> list[list[Fill]]:
             variants = chains.fills[going, None].repeat(1, size, 1)  # (n, shortlist, W)
             variants[:, :, slot] = tried
             asked = [
-                Asked(0, chain, tuple(row[: int(opening.widths[chain])]))
+                Asked(chain, tuple(row[: int(opening.widths[chain])]))
                 for chain, rows in zip(going.tolist(), variants.tolist(), strict=True)
                 for row in rows
             ]
-            scores = torch.tensor(score_fills([Remembered(opening, None)], asked)).view(len(going), size)
+            scores = torch.tensor(score_fills(Remembered(opening, None), asked)).view(len(going), size)
             barred = torch.isin(tried, opening.banned)
             scores = scores.to(opening.log_probs).masked_fill(barred, -torch.inf)
             picked = _draw(scores, draws[going, sweep, slot])
@@ -165,7 +165,7 @@ class _Chains:
             cast(RememberingModel, self.base[direction].model).forget_if_full()
 
     def finish(self, settings: Settings) -> list[list[Fill]]:
-        return finish(cases_of(self.base, Memory(), self.proposals), settings, "sum")
+        return finish(self.base, Memory(), self.proposals, settings, "sum")
 
 
 def _start(pair: Pair, settings: Settings, direction: Direction, num_chains: int) -> _Chains:

@@ -39,9 +39,8 @@ class Remembered:
 
 
 class Asked(NamedTuple):
-    """One sequence to score: a fill, in reading order, of an example of `sources[source]`."""
+    """One sequence to score: an example, filled; the fill in reading order."""
 
-    source: int
     example: int
     fill: Tokens
 
@@ -52,7 +51,7 @@ class Left:
 
     asked: list[int]
     continuations: list[Tokens]
-    origins: list[tuple[int, int, int]]  # source, depth, row: equal origins are equal states
+    origins: list[tuple[int, int]]  # depth, row: equal origins are equal states
     state: State
     rows: list[int]  # of the state, one for each
 
@@ -70,49 +69,38 @@ class Recalled:
         return score_left(self.opening, self.left, self.totals, floors)
 
 
-def score_fills(sources: Sequence[Remembered], asked: Sequence[Asked]) -> list[float]:
-    """The whole-sequence score of each fill. All sources are of one model and one batch of contexts."""
-    size = max(1, MAX_VALUES // sources[0].opening.model.vocab_size)
+def score_fills(source: Remembered, asked: Sequence[Asked]) -> list[float]:
+    """The whole-sequence score of each fill."""
+    size = max(1, MAX_VALUES // source.opening.model.vocab_size)
     scores: list[float] = []
     for begin in range(0, len(asked), size):
-        scores += look_up(sources, asked[begin : begin + size]).score().tolist()
+        scores += look_up(source, asked[begin : begin + size]).score().tolist()
     return scores
 
 
-def look_up(sources: Sequence[Remembered], asked: Sequence[Asked]) -> Recalled:
-    opening = sources[0].opening
-    totals = opening.scores.new_zeros(len(asked))
-    left: list[Left] = []
-    for number, source in enumerate(sources):
-        numbers = [index for index, one in enumerate(asked) if one.source == number]
-        left += _look_up(source, number, numbers, asked, totals)
-    return Recalled(opening, totals, left)
-
-
-def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequence[Asked], totals: Tensor) -> list[Left]:
-    """Write what `source` remembers of its sequences into their totals; where, and with what, they leave it."""
+def look_up(source: Remembered, asked: Sequence[Asked]) -> Recalled:
+    """What `source` remembers of each sequence, and where, and with what, it leaves that."""
     opening = source.opening
-    device, layouts = totals.device, opening.layouts
-    fills = [asked[index].fill for index in numbers]
+    device, layouts = opening.scores.device, opening.layouts
+    fills = [one.fill for one in asked]
     longest = max(map(len, fills), default=0)
     tokens = torch.tensor([[*fill, *[0] * (longest - len(fill))] for fill in fills], device=device)  # (A, W)
-    places = torch.tensor(numbers, dtype=torch.long, device=device)  # (A,) in totals
-    examples = torch.tensor([asked[index].example for index in numbers], dtype=torch.long, device=device)  # (A,)
+    examples = torch.tensor([one.example for one in asked], dtype=torch.long, device=device)  # (A,)
     widths = torch.tensor([len(fill) for fill in fills], device=device)  # (A,)
-    totals[places] = opening.scores[examples]
+    totals = opening.scores[examples]
     lost = None  # (A, W) what the fills lost before each slot, which a frontier's running scores are less
     if opening.penalties is not None and longest:
         given = opening.penalties[examples[:, None], tokens] * (opening.slots[examples, :longest] == FREE)
         lost = given.cumsum(1) - given
     beams = torch.zeros_like(examples)  # (A,) in the frontier at this depth
     going = (widths > 0).nonzero().flatten()
-    found: list[Left] = []
+    left: list[Left] = []
     for depth in range(longest):
         now, following = source.at(depth), source.at(depth + 1)
         assert now is not None
         owners, parents, chosen = examples[going], beams[going], tokens[going, depth]
         running = now.extended[owners, parents, chosen]
-        totals[places[going]] = opening.scores[owners] + (running if lost is None else running + lost[going, depth])
+        totals[going] = opening.scores[owners] + (running if lost is None else running + lost[going, depth])
         stays = torch.zeros_like(going, dtype=torch.bool)
         if following is not None and source.memory is not None:
             choice = source.memory.choices[depth]
@@ -123,13 +111,11 @@ def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequenc
         rows = (owners * now.extended.shape[1] + parents)[~stays].tolist()
         leaving = going[~stays].tolist()
         if leaving:
-            found.append(
+            left.append(
                 Left(
-                    asked=[numbers[one] for one in leaving],
-                    continuations=[
-                        (*fills[one][depth:], *layouts[asked[numbers[one]].example].rest) for one in leaving
-                    ],
-                    origins=[(number, depth, row) for row in rows],
+                    asked=leaving,
+                    continuations=[(*fills[one][depth:], *layouts[asked[one].example].rest) for one in leaving],
+                    origins=[(depth, row) for row in rows],
                     state=now.state,
                     rows=rows,
                 )
@@ -137,7 +123,7 @@ def _look_up(source: Remembered, number: int, numbers: list[int], asked: Sequenc
         going = going[stays]
         if not len(going):
             break
-    return found
+    return Recalled(opening, totals, left)
 
 
 def score_left(opening: Opening, left: Sequence[Left], totals: Tensor, floors: Tensor | None = None) -> Tensor:
@@ -171,7 +157,7 @@ def score_left(opening: Opening, left: Sequence[Left], totals: Tensor, floors: T
 def _score(
     opening: Opening,
     continuations: Sequence[Tokens],
-    origins: Sequence[tuple[int, int, int]],
+    origins: Sequence[tuple[int, int]],
     state: State,
     floors: Tensor | None,
 ) -> Tensor:
@@ -190,11 +176,11 @@ def _score(
 def _score_by_steps(
     opening: Opening,
     continuations: Sequence[Tokens],
-    origins: Sequence[tuple[int, int, int]],
+    origins: Sequence[tuple[int, int]],
     state: State,
     floors: Tensor | None,
 ) -> Tensor:
-    first: dict[tuple[int, int, int], int] = {}
+    first: dict[tuple[int, int], int] = {}
     at = [first.setdefault(origin, row) for row, origin in enumerate(origins)]  # the row of `state` each stands at
     scores = opening.scores.new_zeros(len(continuations))
     going = list(range(len(continuations)))
