@@ -15,7 +15,7 @@ are among the B best tokens by its sum with the message.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,22 +39,23 @@ class Choice:
     ranking: Tensor  # (n, K) what it was chosen by
 
     def take(self, order: Tensor) -> Choice:
-        return Choice(*(t.gather(1, order) for t in (self.tokens, self.parents, self.scores, self.ranking)))
+        return self._map(lambda each: each.gather(1, order))
 
     def at(self, examples: Tensor) -> Choice:
-        return Choice(*(rows_of(t, examples) for t in (self.tokens, self.parents, self.scores, self.ranking)))
+        return self._map(lambda each: rows_of(each, examples))
+
+    def first(self, count: int) -> Choice:
+        return self if count == len(self.tokens) else self._map(lambda each: each[:count])
 
     def replace(self, examples: Tensor, fresh: Choice) -> Choice:
         """Take what was chosen for some examples from `fresh`, which holds just those."""
         if len(examples) == len(self.tokens):
             return fresh
-        olds, news = ((c.tokens, c.parents, c.scores, c.ranking) for c in (self, fresh))
-        return Choice(*(old.index_copy(0, examples, new) for old, new in zip(olds, news, strict=True)))
+        return self._map(lambda old, new: old.index_copy(0, examples, new), fresh)
 
-    def first(self, count: int) -> Choice:
-        if count == len(self.tokens):
-            return self
-        return Choice(*(t[:count] for t in (self.tokens, self.parents, self.scores, self.ranking)))
+    def _map(self, function: Callable[..., Tensor], *others: Choice) -> Choice:
+        columns = ((each.tokens, each.parents, each.scores, each.ranking) for each in (self, *others))
+        return Choice(*map(function, *columns))
 
     @property
     def alive(self) -> Tensor:

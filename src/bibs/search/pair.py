@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .beam import Opening, Pass
-from .scoring import MAX_VALUES, Asked, Remembered, look_up
+from .scoring import Asked, Remembered, look_up, portions
 from .settings import Direction, Settings
 from .step_model import Conditions, StepModel, select_conditions
 from .template import Layout, Template, Tokens, check_templates
@@ -116,17 +116,15 @@ def score_both(
     """(forward_score, backward_score) of each fill of each example: exact, where their sum reaches the fill's floor."""
     asked = [Asked(example, fill) for example, group in enumerate(fills) for fill in group]
     needed = None if floors is None else [floor for group in floors for floor in group]
-    size = max(1, MAX_VALUES // pair.forward.model.vocab_size)
     pairs: list[tuple[float, float]] = []
-    for begin in range(0, len(asked), size):
-        chunk = slice(begin, begin + size)
-        forward = look_up(Remembered(pair.forward, memory.forward), asked[chunk])
-        turned = [Asked(example, fill[::-1]) for example, fill in asked[chunk]]
+    for part in portions(len(asked), pair.forward):
+        forward = look_up(Remembered(pair.forward, memory.forward), asked[part])
+        turned = [Asked(example, fill[::-1]) for example, fill in asked[part]]
         backward = look_up(Remembered(pair.backward, memory.backward), turned)
         if needed is None:
             scores = forward.score(), backward.score()
         else:
-            least = forward.totals.new_tensor(needed[chunk])
+            least = forward.totals.new_tensor(needed[part])
             first = forward.score(least - backward.totals)
             scores = first, backward.score(least - first)
         pairs += zip(*(each.tolist() for each in scores), strict=True)

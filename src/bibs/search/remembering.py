@@ -107,7 +107,7 @@ class RememberingModel:
         return Left(
             asked=[which for which, _, _ in part],
             continuations=[tuple(tokens) for _, _, tokens in part],
-            origins=[(depth, row) for _, row, _ in part],
+            depth=depth,
             state=self._levels[depth].state,
             rows=[row for _, row, _ in part],
         )

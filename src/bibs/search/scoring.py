@@ -9,7 +9,7 @@ Every further token only lowers a score, so a sequence that must reach a floor i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,9 +51,9 @@ class Left:
 
     asked: list[int]
     continuations: list[Tokens]
-    origins: list[tuple[int, int]]  # depth, row: equal origins are equal states
+    depth: int
     state: State
-    rows: list[int]  # of the state, one for each
+    rows: list[int]  # of the state, one for each: what leaves one depth from one row has the same state
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,16 @@ class Recalled:
 
 def score_fills(source: Remembered, asked: Sequence[Asked]) -> list[float]:
     """The whole-sequence score of each fill."""
-    size = max(1, MAX_VALUES // source.opening.model.vocab_size)
     scores: list[float] = []
-    for begin in range(0, len(asked), size):
-        scores += look_up(source, asked[begin : begin + size]).score().tolist()
+    for part in portions(len(asked), source.opening):
+        scores += look_up(source, asked[part]).score().tolist()
     return scores
+
+
+def portions(count: int, opening: Opening) -> Iterator[slice]:
+    """So many sequences, as many at a time as may be scored at once."""
+    size = max(1, MAX_VALUES // opening.model.vocab_size)
+    return (slice(begin, begin + size) for begin in range(0, count, size))
 
 
 def look_up(source: Remembered, asked: Sequence[Asked]) -> Recalled:
@@ -115,7 +120,7 @@ def look_up(source: Remembered, asked: Sequence[Asked]) -> Recalled:
                 Left(
                     asked=leaving,
                     continuations=[(*fills[one][depth:], *layouts[asked[one].example].rest) for one in leaving],
-                    origins=[(depth, row) for row in rows],
+                    depth=depth,
                     state=now.state,
                     rows=rows,
                 )
@@ -146,7 +151,7 @@ def score_left(opening: Opening, left: Sequence[Left], totals: Tensor, floors: T
         scores = _score(
             opening,
             [one.continuations[place] for one, place in members],
-            [one.origins[place] for one, place in members],
+            [(one.depth, one.rows[place]) for one, place in members],
             join_rows(states),
             None if floors is None else floors[asked] - totals[asked],
         )
