@@ -1,69 +1,65 @@
 """The search written out over dictionaries: every connection (b, y, b') looked at, one by one, in plain Python.
 
-An independent second implementation that also knows words that must appear and words that lose. It reads
+An independent second implementation that also knows zeros, words that must appear and words that lose. It reads
 `HistoryModel` alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from bibs.search.template import Layout
 from fakes import HistoryModel
-
-Prefix = tuple[int, ...]
-
-
-@dataclass
-class HandPass:
-    frontiers: list[dict[Prefix, float]] = field(default_factory=list)  # slot -> partial fill -> running score
-    ranking: dict[Prefix, float] = field(default_factory=dict)  # complete fill -> what it was chosen by
+from literal import JudgedPass, Prefix, Slots, cut, directions
 
 
-@dataclass
+@dataclass(frozen=True)
 class Side:
-    """One model before a template."""
+    """One model before a template, in its own reading order."""
 
     model: HistoryModel
-    layout: Layout
+    context: Sequence[int]
+    region: Slots
+    required: Sequence[int]
+    penalties: Mapping[int, float]
+    banned: Sequence[int]
+    condition: int
 
     def held(self, prefix: Prefix) -> frozenset[int]:
-        return held(prefix, self.layout.region[: len(prefix)], self.layout.required)
+        """The required words among the tokens that stand in free slots."""
+        return frozenset(
+            token for token, slot in zip(prefix, self.region, strict=False) if slot is None and token in self.required
+        )
 
     def log_prob(self, prefix: Prefix, y: int) -> float:
-        return float(self.model.log_probs_after([*self.layout.context, *prefix])[y])
+        return float(self.model.log_probs_after([*self.context, *prefix], self.condition)[y])
+
+    def allowed(self, slot: int) -> list[int]:
+        fixed = self.region[slot]
+        return [y for y in range(self.model.vocab_size) if y not in self.banned] if fixed is None else [fixed]
 
     def loss(self, slot: int, y: int) -> float:
-        return self.layout.penalties.get(y, 0.0) if self.layout.region[slot] is None else 0.0
-
-
-def held(tokens: Sequence[int], slots: Sequence[int | None], required: Sequence[int]) -> frozenset[int]:
-    """The required words among the tokens that stand in free slots."""
-    return frozenset(t for t, slot in zip(tokens, slots, strict=True) if slot is None and t in required)
+        return self.penalties.get(y, 0.0) if self.region[slot] is None else 0.0
 
 
 def extensions(
-    near: Side, frontier: dict[Prefix, float], slot: int, banned: Sequence[int], far: tuple[Side, HandPass] | None
+    near: Side, frontier: dict[Prefix, float], slot: int, far: tuple[Side, JudgedPass] | None
 ) -> tuple[dict[Prefix, float], dict[Prefix, float]]:
     """Running score and ranking of each extension that can become a whole fill."""
-    region, required = near.layout.region, set(near.layout.required)
-    allowed = [region[slot]] if region[slot] is not None else range(near.model.vocab_size)
     running = {
         (*prefix, y): score + near.log_prob(prefix, y) - near.loss(slot, y)
         for prefix, score in frontier.items()
-        for y in allowed
-        if region[slot] is not None or y not in banned
+        for y in near.allowed(slot)
     }
-    free_left = sum(other is None for other in region[slot + 1 :])
+    required, free_left = set(near.required), list(near.region[slot + 1 :]).count(None)
     running = {p: score for p, score in running.items() if len(required - near.held(p)) <= free_left}
     if far is None:
         return running, running
     side, told = far
     ranking: dict[Prefix, float] = {}
     for prefix, score in running.items():
-        for other, c in told.frontiers[len(region) - 1 - slot].items():
+        for other, c in told.frontiers[len(near.region) - 1 - slot].items():
             if near.held(prefix) | side.held(other) == required:
                 connected = score + c + side.log_prob(other, prefix[-1])
                 ranking[prefix] = max(ranking.get(prefix, -math.inf), connected)
@@ -71,35 +67,44 @@ def extensions(
     return running, ranking if any(value > -math.inf for value in ranking.values()) else running
 
 
-def one_pass(near: Side, banned: Sequence[int], num_beams: int, far: tuple[Side, HandPass] | None) -> HandPass:
-    seen = HandPass()
+def one_pass(direction: str, near: Side, num_beams: int, far: tuple[Side, JudgedPass] | None) -> JudgedPass:
+    seen = JudgedPass(direction, [], {})
     frontier: dict[Prefix, float] = {(): 0.0}
-    for slot in range(len(near.layout.region)):
+    for slot in range(len(near.region)):
         seen.frontiers.append(frontier)
-        running, ranking = extensions(near, frontier, slot, banned, far)
+        running, ranking = extensions(near, frontier, slot, far)
         banks: dict[frozenset[int], list[Prefix]] = {}
         for prefix in sorted(ranking, key=lambda prefix: -ranking[prefix]):
             if ranking[prefix] > -math.inf:
                 banks.setdefault(near.held(prefix), []).append(prefix)
         chosen = [prefix for bank in banks.values() for prefix in bank[:num_beams]]
         frontier = {prefix: running[prefix] for prefix in chosen}
-        seen.ranking = {prefix: ranking[prefix] for prefix in chosen}
+        seen.ranking = {prefix: ranking[prefix] for prefix in sorted(chosen, key=lambda prefix: -ranking[prefix])}
     return seen
 
 
 def search_by_hand(
     forward: HistoryModel,
     backward: HistoryModel,
-    layout: Layout,
+    template: Slots,
     *,
+    required: Sequence[int] = (),
+    penalties: Mapping[int, float] | None = None,
     banned: Sequence[int] = (),
+    condition: int = 0,
     num_beams: int,
     num_rounds: int,
-) -> list[HandPass]:
-    """Every pass, the plain right-to-left one first."""
-    sides = {True: Side(forward, layout), False: Side(backward, layout.mirrored())}
-    passes: list[HandPass] = []
-    for number in range(1 + 2 * num_rounds):
-        near, far = sides[number % 2 == 1], sides[number % 2 == 0]
-        passes.append(one_pass(near, banned, num_beams, (far, passes[-1]) if passes else None))
+    start: str = "backward",
+) -> list[JudgedPass]:
+    """Every pass, the plain one first."""
+    left, region, right = cut(template)
+    rules = (required, penalties or {}, banned, condition)
+    sides = {
+        "forward": Side(forward, left, region, *rules),
+        "backward": Side(backward, right[::-1], region[::-1], *rules),
+    }
+    passes: list[JudgedPass] = []
+    for direction in directions(start, num_rounds):
+        far = (sides[passes[-1].direction], passes[-1]) if passes else None
+        passes.append(one_pass(direction, sides[direction], num_beams, far))
     return passes

@@ -1,15 +1,36 @@
-"""Models small enough to be followed by hand, or strange enough to catch a mistake; and enumeration, the judge."""
+"""Models small enough to be followed by hand, or strange enough to catch a mistake."""
 
 from __future__ import annotations
 
 import itertools
 import zlib
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bibs.search.step_model import Conditions, ScoringModel, State, StepModel, select_rows
+from bibs import StepModel
+
+State = Any
+Conditions = Tensor | Sequence[Any] | None
+
+
+def select_rows(state: State, rows: Tensor) -> State:
+    """Some rows of a nest of tensors."""
+    if isinstance(state, Tensor):
+        return state[rows]
+    if isinstance(state, dict):
+        return {key: select_rows(part, rows) for key, part in state.items()}
+    if isinstance(state, tuple | list):
+        parts = [select_rows(part, rows) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    return state
+
+
+def score_from_scratch(model: StepModel, tokens: Sequence[int], condition: object = None) -> float:
+    """log P of every token after the first: the model reads the whole sequence at once, alone."""
+    return float(model.start([list(tokens)], None if condition is None else [condition])[2][0])
 
 
 class MatrixModel:
@@ -19,48 +40,94 @@ class MatrixModel:
         self.log_matrix = torch.as_tensor(probabilities, dtype=torch.float64).log()
         self.vocab_size = len(self.log_matrix)
 
+    @staticmethod
+    def uniform(vocab_size: int) -> MatrixModel:
+        return MatrixModel(torch.full((vocab_size, vocab_size), 1 / vocab_size))
+
+    @staticmethod
+    def random(vocab_size: int, seed: int) -> MatrixModel:
+        generator = torch.Generator().manual_seed(seed)
+        return MatrixModel(torch.randn(vocab_size, vocab_size, generator=generator, dtype=torch.float64).softmax(1))
+
+    @staticmethod
+    def walk(num_cells: int) -> MatrixModel:
+        """A walk along a line of cells: every step moves one cell up or down."""
+        near = torch.tensor([[abs(a - b) == 1 for b in range(num_cells)] for a in range(num_cells)]).double()
+        return MatrixModel(near / near.sum(1, keepdim=True))
+
     def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
         last = torch.tensor([context[-1] for context in contexts])
-        scores = [sum(float(self.log_matrix[a, b]) for a, b in itertools.pairwise(context)) for context in contexts]
-        return self.log_matrix[last], last, torch.tensor(scores, dtype=torch.float64)
+        return self.log_matrix[last], last, self.score(contexts, last)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         assert len(tokens) == len(state)
         return self.log_matrix[tokens], tokens
 
+    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
+        scores = [sum(float(self.log_matrix[a, b]) for a, b in itertools.pairwise(tokens)) for tokens in continuations]
+        return torch.tensor(scores, dtype=torch.float64)
+
+
+class Nest(NamedTuple):
+    conditions: list[Tensor]
+    nothing: None = None
+
 
 class HistoryModel:
     """Every distribution depends on the whole prefix (and condition), so a mixed-up state cannot go unseen.
 
-    Its state is the prefix itself, a tensor that grows with every step, padded on the left, inside a nest.
+    Its state has every kind of nest. In it is the prefix itself, padded on the left, which grows with every step.
     """
 
-    def __init__(self, vocab_size: int, seed: int = 0, *, sharpness: float = 1.5):
+    def __init__(self, vocab_size: int, seed: int = 0, *, sharpness: float = 1.5, choices: int | None = None):
+        """All but so many `choices` are impossible, now these, now those."""
         self.vocab_size = vocab_size
         self.seed = seed
         self.sharpness = sharpness
+        self.choices = choices or vocab_size
         self._cache: dict[tuple[object, ...], Tensor] = {}
+
+    @classmethod
+    def like(cls, other: HistoryModel) -> HistoryModel:
+        """The same distributions in another kind of model."""
+        return cls(other.vocab_size, other.seed, sharpness=other.sharpness, choices=other.choices)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.vocab_size}, {self.seed}, choices={self.choices})"
 
     def log_probs_after(self, prefix: Sequence[int], condition: int = 0) -> Tensor:
         key = (self.seed, condition, *prefix)
         if key not in self._cache:
             generator = torch.Generator().manual_seed(zlib.crc32(repr(key).encode()))
             logits = torch.randn(self.vocab_size, generator=generator, dtype=torch.float64) * self.sharpness
-            self._cache[key] = logits.log_softmax(0)
+            least = logits.topk(self.choices).values[-1]
+            self._cache[key] = logits.masked_fill(logits < least, -torch.inf).log_softmax(0)
         return self._cache[key]
 
-    def _read(self, state: State) -> Tensor:
+    def score_after(self, prefix: Sequence[int], tokens: Sequence[int], condition: int = 0) -> float:
+        """log P of the tokens after the prefix."""
+        whole = [*prefix, *tokens]
+        places = range(len(prefix), len(whole))
+        return sum(float(self.log_probs_after(whole[:place], condition)[whole[place]]) for place in places)
+
+    @staticmethod
+    def unpack(state: State) -> list[tuple[list[int], int]]:
+        """What each row has read, and its condition."""
+        (nest,) = state["nest"]
+        assert isinstance(nest, Nest)
         rows = [[token for token in row if token >= 0] for row in state["prefix"].tolist()]
-        pairs = zip(rows, state["condition"][0].tolist(), strict=True)
-        return torch.stack([self.log_probs_after(row, condition) for row, condition in pairs])
+        return list(zip(rows, nest.conditions[0].tolist(), strict=True))
+
+    def _read(self, state: State) -> Tensor:
+        return torch.stack([self.log_probs_after(row, condition) for row, condition in self.unpack(state)])
 
     def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
         longest = max(map(len, contexts))
         padded = [[-1] * (longest - len(context)) + list(context) for context in contexts]
         numbers = [0 if conditions is None else int(conditions[row]) for row in range(len(contexts))]
-        state = {"prefix": torch.tensor(padded), "condition": (torch.tensor(numbers),)}
+        state = {"prefix": torch.tensor(padded), "nest": (Nest([torch.tensor(numbers)]),)}
         scores = [
-            sum(float(self.log_probs_after(context[:t], number)[context[t]]) for t in range(1, len(context)))
+            self.score_after(context[:1], context[1:], number)
             for context, number in zip(contexts, numbers, strict=True)
         ]
         return self._read(state), state, torch.tensor(scores, dtype=torch.float64)
@@ -71,36 +138,35 @@ class HistoryModel:
         return self._read(state), state
 
 
-class PickyModel(HistoryModel):
-    """A history model to which all but three tokens are impossible, now these, now those."""
+class ScoringHistoryModel(HistoryModel):
+    """A history model that scores given tokens itself, straight from its definition."""
 
-    def log_probs_after(self, prefix: Sequence[int], condition: int = 0) -> Tensor:
-        log_probs = super().log_probs_after(prefix, condition)
-        return log_probs.masked_fill(log_probs < log_probs.topk(3).values[2], -torch.inf).log_softmax(0)
+    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
+        rows = zip(continuations, self.unpack(state), strict=True)
+        scores = [self.score_after([*read, tokens[0]], tokens[1:], condition) for tokens, (read, condition) in rows]
+        return torch.tensor(scores, dtype=torch.float64)
 
 
-class UniformModel:
-    """Knows nothing."""
+class FrugalHistoryModel(ScoringHistoryModel):
+    """Reads no further than the floor, and says so little below it that any use of the value would be seen."""
 
-    def __init__(self, vocab_size: int):
-        self.vocab_size = vocab_size
+    given_up = 0
 
-    def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
-        log_probs = torch.full((len(contexts), self.vocab_size), 1 / self.vocab_size, dtype=torch.float64).log()
-        lengths = torch.tensor([len(context) - 1 for context in contexts])
-        return log_probs, None, lengths * log_probs[0, 0]
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        return torch.full((len(tokens), self.vocab_size), 1 / self.vocab_size, dtype=torch.float64).log(), None
+    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
+        exact = super().score(continuations, state)
+        if floors is None:
+            return exact
+        self.given_up += int((exact < floors).sum())
+        return exact.masked_fill(exact < floors, -1e6)
 
 
 class CountingModel:
-    """Passes everything on and counts what it was asked."""
+    """Passes everything on and counts what it was asked. A model that scores is stepped all the same."""
 
     def __init__(self, model: StepModel):
         self.model = model
         self.vocab_size = model.vocab_size
-        self.starts = self.contexts = self.calls = self.rows = 0
+        self.starts = self.contexts = self.calls = self.rows = self.widest = 0
 
     def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
         self.starts += 1
@@ -110,18 +176,19 @@ class CountingModel:
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         self.calls += 1
         self.rows += len(tokens)
+        self.widest = max(self.widest, len(tokens))
         return self.model.step(tokens, state)
 
 
 class CountingScoringModel(CountingModel):
-    """The same for a model that scores given tokens itself: `scored` counts those."""
+    """The same for a model that scores given tokens itself: `scored` counts those, and only passes step."""
 
     scored = 0
 
     def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
         self.scored += sum(len(tokens) - 1 for tokens in continuations)
-        assert isinstance(self.model, ScoringModel)
-        return self.model.score(continuations, state, floors)
+        self.widest = max(self.widest, len(continuations))
+        return self.model.score(continuations, state, floors)  # type: ignore[attr-defined]
 
 
 class TamperingModel:
@@ -138,40 +205,3 @@ class TamperingModel:
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         return self.tamper("step", *self.model.step(tokens, state))
-
-
-def score_from_scratch(model: StepModel, sequence: Sequence[int], condition: object = None) -> float:
-    """log P of every token after the first, one step at a time, no batch, nothing kept."""
-    conditions = None if condition is None else [condition]
-    log_probs, state, scores = model.start([list(sequence[:1])], conditions)
-    total = float(scores[0])
-    for token in sequence[1:]:
-        total += float(log_probs[0, token])
-        log_probs, state = model.step(torch.tensor([token]), select_rows(state, torch.tensor([0])))
-    return total
-
-
-def all_fills(template: Sequence[int | None], allowed: Sequence[int]) -> list[tuple[int, ...]]:
-    free = [slot for slot, token in enumerate(template) if token is None]
-    filled = []
-    for words in itertools.product(allowed, repeat=len(free)):
-        row = list(template)
-        for slot, word in zip(free, words, strict=True):
-            row[slot] = word
-        filled.append(tuple(token for token in row if token is not None))
-    return filled
-
-
-def enumerate_scores(
-    forward: StepModel,
-    backward: StepModel,
-    template: Sequence[int | None],
-    banned: Sequence[int] = (),
-    condition: object = None,
-) -> dict[tuple[int, ...], tuple[float, float]]:
-    """(forward_score, backward_score) of every fill there is."""
-    allowed = [token for token in range(forward.vocab_size) if token not in banned]
-    return {
-        fill: (score_from_scratch(forward, fill, condition), score_from_scratch(backward, fill[::-1], condition))
-        for fill in all_fills(template, allowed)
-    }

@@ -12,33 +12,73 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bibs.search.step_model import State, StepModel, select_rows
+from bibs import StepModel
+from fakes import State, select_rows
+
+Prefix = tuple[int, ...]
+Slots = Sequence[int | None]
+
+
+@dataclass
+class JudgedPass:
+    """What one pass over one template should see. Fills are in its reading order."""
+
+    direction: str
+    frontiers: list[dict[Prefix, float]]  # slot -> partial fill -> running score
+    ranking: dict[Prefix, float]  # complete fill -> what it was chosen by, best first
+
+    @property
+    def beams(self) -> list[set[Prefix]]:
+        return [set(frontier) for frontier in self.frontiers]
 
 
 @dataclass
 class LiteralPass:
-    prefixes: list[list[list[tuple[int, ...]]]]  # slot, example, beam -> partial fill in reading order
+    direction: str
+    prefixes: list[list[list[Prefix]]]  # slot, example, beam -> partial fill in reading order
     scores: list[Tensor]  # slot -> (N, K)
     log_probs: list[Tensor]  # slot -> (N, K, V)
-    fills: list[list[tuple[int, ...]]]  # example, beam -> complete fill in reading order, best first
+    fills: list[list[Prefix]]  # example, beam -> complete fill in reading order, best first
     ranking: Tensor  # (N, K)
+
+    def of(self, example: int) -> JudgedPass:
+        def alive(prefixes: list[list[Prefix]], values: Tensor) -> dict[Prefix, float]:
+            pairs = zip(prefixes[example], values[example].tolist(), strict=True)
+            return {prefix: value for prefix, value in pairs if value > -torch.inf}
+
+        frontiers = [alive(prefixes, scores) for prefixes, scores in zip(self.prefixes, self.scores, strict=True)]
+        return JudgedPass(self.direction, frontiers, alive(self.fills, self.ranking))
+
+
+def cut(template: Slots) -> tuple[list[int], list[int | None], list[int]]:
+    """What stands before the first free slot, all up to the last one, and what stands behind it."""
+    free = [slot for slot, token in enumerate(template) if token is None]
+    first, last = (free[0], free[-1] + 1) if free else (len(template), len(template))
+    return list(template[:first]), list(template[first:last]), list(template[last:])
+
+
+def directions(start: str, num_rounds: int) -> list[str]:
+    """Of each pass: a plain one, then two a round."""
+    both = ("backward", "forward") if start == "backward" else ("forward", "backward")
+    return [both[number % 2] for number in range(1 + 2 * num_rounds)]
 
 
 def literal_pass(
     model: StepModel,
     opening: tuple[Tensor, State],
-    regions: Sequence[Sequence[int | None]],
+    regions: Sequence[Slots],
     banned: Sequence[int],
     num_beams: int,
     far: LiteralPass | None,
+    direction: str,
 ) -> LiteralPass:
     log_probs, state = opening
     num_examples, vocab_size = log_probs.shape
     width = len(regions[0])
     log_probs = log_probs[:, None]  # (N, K, V)
     scores = log_probs.new_zeros(num_examples, 1)
-    prefixes: list[list[tuple[int, ...]]] = [[()] for _ in range(num_examples)]
-    seen = LiteralPass([], [], [], [], scores)
+    prefixes: list[list[Prefix]] = [[()] for _ in range(num_examples)]
+    seen = LiteralPass(direction, [], [], [], [], scores)
     for slot in range(width):
         seen.prefixes.append(prefixes)
         seen.scores.append(scores)
@@ -71,34 +111,30 @@ def literal_pass(
             rows = (torch.arange(num_examples)[:, None] * log_probs.shape[1] + parents).flatten()
             stepped, state = model.step(tokens.flatten(), select_rows(state, rows))
             log_probs = stepped.view(num_examples, -1, vocab_size)
-    seen.fills, seen.ranking = prefixes, ranking
+        seen.ranking = ranking
+    seen.fills = prefixes
     return seen
 
 
 def literal_search(
     forward: StepModel,
     backward: StepModel,
-    templates: Sequence[Sequence[int | None]],
+    templates: Sequence[Slots],
     *,
     banned: Sequence[int] = (),
     num_beams: int = 5,
     num_rounds: int = 4,
-    conditions: Tensor | None = None,
+    start: str = "backward",
+    conditions: Sequence[object] | Tensor | None = None,
 ) -> list[LiteralPass]:
-    """Every pass, the plain right-to-left one first. All templates must have regions of one width."""
-    spans = []
-    for template in templates:
-        free = [slot for slot, token in enumerate(template) if token is None]
-        spans.append((free[0], free[-1] + 1))
-    regions = [template[a:b] for template, (a, b) in zip(templates, spans, strict=True)]
-    left = [template[:a] for template, (a, _) in zip(templates, spans, strict=True)]
-    right = [template[b:][::-1] for template, (_, b) in zip(templates, spans, strict=True)]
-    openings = {
-        True: (forward, forward.start(left, conditions)[:2], regions),
-        False: (backward, backward.start(right, conditions)[:2], [region[::-1] for region in regions]),
-    }
+    """Every pass, the plain one first. All templates must have regions of one width."""
+    lefts, regions, rights = zip(*map(cut, templates), strict=True)
+    turned = [region[::-1] for region in regions]
+    sides = {"forward": (forward, lefts, regions), "backward": (backward, [right[::-1] for right in rights], turned)}
+    openings = {name: model.start(contexts, conditions)[:2] for name, (model, contexts, _) in sides.items()}
     passes: list[LiteralPass] = []
-    for number in range(1 + 2 * num_rounds):
-        model, opening, oriented = openings[number % 2 == 1]
-        passes.append(literal_pass(model, opening, oriented, banned, num_beams, passes[-1] if passes else None))
+    for direction in directions(start, num_rounds):
+        model, _, oriented = sides[direction]
+        far = passes[-1] if passes else None
+        passes.append(literal_pass(model, openings[direction], oriented, banned, num_beams, far, direction))
     return passes

@@ -22,9 +22,8 @@ from bibs.evaluation.captions import CaptionSettings, evaluate_captions
 from bibs.evaluation.length_errors import LengthErrors
 from bibs.evaluation.length_fit import LEAST_SCALE, RIDGE, Observation, fit_prior
 from bibs.evaluation.meteor import NoMeteorError
+from bibs.lengths import UNFITTED, LengthPrior, LengthWeights
 from bibs.models.directory import LENGTHS, load_length_prior, save_length_prior
-from bibs.search import LengthPrior, LengthWeights
-from bibs.search.length_prior import UNFITTED
 from tiny_captions import make_home
 
 PRIOR = LengthPrior(sentence_counts=(0, 0, 1, 5, 20, 30, 25, 12, 5, 2, 1))
@@ -147,7 +146,7 @@ def test_slices_do_not_change_the_fit(home, tmp_path, monkeypatch, calibrated):
     whole, _ = calibrated
     monkeypatch.setattr(calibration_module, "SLICE", 4)
     parts = run(home, tmp_path)
-    for kind in ("sum", "forward", "meeting"):
+    for kind in ("sum", "forward", "join"):
         assert asdict(getattr(parts.prior, kind)) == pytest.approx(asdict(getattr(whole.prior, kind)), rel=1e-2)
 
 
@@ -263,8 +262,8 @@ def test_an_evaluation_reports_the_lengths_that_were_chosen(home, tmp_path, monk
 
 
 def test_a_candidate_is_chosen_as_a_search_would():
-    each = Observation(50, 3, 2, (1, 2, 3), {"meeting": (-1.0, -2.0, -9.0), "sum": (-5.0, -4.0, 0.0)})
-    prior = LengthPrior(sum=LengthWeights(0.0, 0.0), meeting=LengthWeights(0.0, 0.0))
+    each = Observation(50, 3, 2, (1, 2, 3), {"join": (-1.0, -2.0, -9.0), "sum": (-5.0, -4.0, 0.0)})
+    prior = LengthPrior(sum=LengthWeights(0.0, 0.0), join=LengthWeights(0.0, 0.0))
     assert each.chosen("sum", prior, 3) == 3
     assert each.chosen("sum", prior, 2) == 2
     assert each.chosen("sum", prior, 1) == 1

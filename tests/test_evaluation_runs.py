@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bibs import fill_templates
 from bibs.data import Features
 from bibs.evaluation import captions as captions_module
 from bibs.evaluation import results as results_module
@@ -30,7 +31,6 @@ from bibs.evaluation.tasks import Example
 from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig
 from bibs.models.storage import save_json
-from bibs.search import fill_templates
 from bibs.text import Vocabulary
 from tiny_captions import SIZE, make_home
 

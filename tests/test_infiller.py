@@ -171,7 +171,7 @@ def test_a_model_that_takes_no_picture_says_so(infiller):
 
 
 def test_every_method_is_reached_by_name(infiller):
-    from bibs.search import METHODS
+    from bibs.methods import METHODS
 
     for method in METHODS:
         (best,) = infiller("a man _ riding a wave", method=method)

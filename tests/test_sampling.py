@@ -7,92 +7,75 @@ from collections import Counter
 import pytest
 import torch
 
-from bibs.search import fill_templates
-from bibs.search.sampling import _draw
-from fakes import HistoryModel, enumerate_scores
+from bibs import fill_templates
+from fakes import HistoryModel
+from small_problems import SAMPLERS, Problem
 
 FORWARD, BACKWARD = HistoryModel(4, 1, sharpness=0.7), HistoryModel(4, 2, sharpness=0.7)
+DRAWN = ["gsn", "gsn-random", "unidirectional-gibbs"]
 pytestmark = pytest.mark.filterwarnings("ignore:`num_return_sequences`")
 
 
-def softmax(scores: dict[tuple[int, ...], float]) -> dict[tuple[int, ...], float]:
-    values = torch.tensor(list(scores.values()), dtype=torch.float64).softmax(0).tolist()
-    return dict(zip(scores, values, strict=True))
-
-
-@pytest.mark.parametrize("method", ["gsn", "gsn-random", "unidirectional-gibbs"])
+@pytest.mark.parametrize("method", DRAWN)
 def test_one_slot_is_drawn_from_its_conditional(method):
     """With one free slot, a token turns up unless it is neither the init's nor drawn in any of the two sweeps."""
-    template, num_seeds = [0, 2, None, 3, 1], 600
-    truth = enumerate_scores(FORWARD, BACKWARD, template)
-    if method == "unidirectional-gibbs":
-        probabilities = softmax({tokens: scores[0] for tokens, scores in truth.items()})
+    template, num_seeds = [0, 2, None, 3, 1], 300
+    log_probs = FORWARD.log_probs_after([0, 2])
+    if method == "unidirectional-gibbs":  # P_f of the whole sequence
+        log_probs = log_probs + torch.tensor([FORWARD.score_after([0, 2, y], [3, 1]) for y in range(4)])
     else:  # f(y | left) g(y | right): the slot's own terms alone
-        log_f = FORWARD.log_probs_after([0, 2])
-        log_g = BACKWARD.log_probs_after([1, 3])
-        probabilities = softmax({tokens: float(log_f[tokens[2]] + log_g[tokens[2]]) for tokens in truth})
-    seen: Counter[tuple[int, ...]] = Counter()
-    init = fill_templates(
-        FORWARD, BACKWARD, [template], method="forward" if method == "unidirectional-gibbs" else "backward"
-    )[0][0].tokens
+        log_probs = log_probs + BACKWARD.log_probs_after([1, 3])
+    first = "forward" if method == "unidirectional-gibbs" else "backward"
+    init = fill_templates(FORWARD, BACKWARD, [template], method=first)[0][0].tokens[2]
+    options = {"method": method, "start": "backward", "num_beams": 1, "num_rounds": 1, "num_return_sequences": 4}
+    seen: Counter[int] = Counter()
     for seed in range(num_seeds):
-        fills = fill_templates(
-            FORWARD, BACKWARD, [template], method=method, seed=seed, num_beams=1, num_rounds=1, num_return_sequences=4
-        )[0]
-        seen.update(fill.tokens for fill in fills)
+        seen.update(fill.tokens[2] for fill in fill_templates(FORWARD, BACKWARD, [template], seed=seed, **options)[0])
     assert seen[init] == num_seeds
-    for tokens, probability in probabilities.items():
-        if tokens != init:
+    for token, probability in enumerate(log_probs.softmax(0).tolist()):
+        if token != init:
             expected = 1 - (1 - probability) ** 2
             spread = (expected * (1 - expected) / num_seeds) ** 0.5
-            assert abs(seen[tokens] / num_seeds - expected) < 4.5 * spread, (tokens, expected)
+            assert abs(seen[token] / num_seeds - expected) < 4.5 * spread, (token, expected)
 
 
-@pytest.mark.parametrize("method", ["gsn", "gsn-random", "unidirectional-gibbs"])
-def test_the_same_seed_gives_the_same_fills_and_another_seed_others(method):
-    templates = [[0, None, None, None, None, 1], [0, 2, None, None, 3, None, 1]]
+@pytest.mark.parametrize("method", DRAWN)
+def test_draws_depend_on_the_seed_and_the_token_ids_and_on_nothing_else(method):
+    """Not on other templates of the batch, narrower or wider, nor on what kind of sequence holds the tokens."""
+    template, others = [0, 2, None, 3, None, None, 1], [[0, None, None, 1], [0, *[None] * 6, 1]]
+    options = {"method": method, "num_beams": 2, "num_rounds": 2, "num_return_sequences": 9}
 
-    def run(seed):
-        found = fill_templates(
-            FORWARD, BACKWARD, templates, method=method, seed=seed, num_beams=2, num_rounds=2, num_return_sequences=9
-        )
-        return [[fill.tokens for fill in fills] for fills in found]
+    def draws(seed: int, *templates: list[int | None] | tuple[int | None, ...]) -> list[tuple[int, ...]]:
+        found = fill_templates(FORWARD, BACKWARD, templates, seed=seed, **options)
+        return [fill.tokens for fill in found[templates.index(template) if template in templates else 0]]
 
-    assert run(3) == run(3)
-    assert any(run(3) != run(seed) for seed in range(4, 8))
-
-
-@pytest.mark.parametrize("method", ["gsn", "gsn-random", "unidirectional-gibbs"])
-def test_a_wider_neighbour_in_the_batch_does_not_change_what_a_chain_draws(method):
-    template, wider = [0, None, None, 1], [0, None, 2, None, None, None, 1]
-    for seed in range(6):
-        options = {"method": method, "seed": seed, "num_beams": 2, "num_rounds": 2, "num_return_sequences": 9}
-        alone = fill_templates(FORWARD, BACKWARD, [template], **options)[0]
-        together = fill_templates(FORWARD, BACKWARD, [wider, template], **options)[1]
-        assert [fill.tokens for fill in alone] == [fill.tokens for fill in together]
+    alone = [draws(seed, template) for seed in range(4)]
+    assert len({tuple(tokens) for tokens in alone}) > 1
+    assert [draws(seed, template) for seed in range(4)] == alone
+    assert [draws(seed, tuple(template)) for seed in range(4)] == alone
+    assert [draws(seed, others[0], template, others[1]) for seed in range(4)] == alone
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_coordinate_descent_is_bidirectional_search_with_one_beam(seed):
-    forward, backward = HistoryModel(4, seed), HistoryModel(4, seed + 100)
-    template = [0, 2, None, None, 1, None, None, 3, 1]
-    options = {"num_beams": 1, "num_rounds": 3, "num_return_sequences": 5}
-    ours = fill_templates(forward, backward, [template], method="coordinate", **options)[0]
-    theirs = fill_templates(forward, backward, [template], method="bibs", **options)[0]
+    problem = Problem(HistoryModel(4, seed), HistoryModel(4, seed + 100), [[0, 2, None, None, 1, None, None, 3, 1]])
+    options = {"num_beams": 1, "num_rounds": 3, "num_return_sequences": 5, "start": "backward"}
+    (ours,), (theirs,) = (problem.fill(method, **options) for method in ("coordinate", "bibs"))
     assert [fill.tokens for fill in ours] == [fill.tokens for fill in theirs]
 
 
 def test_a_shortlist_restricts_what_the_unidirectional_sampler_tries():
-    template = [0, 2, None, 3, 1]
     likeliest = int(FORWARD.log_probs_after([0, 2]).argmax())
+    options = {"method": "unidirectional-gibbs", "shortlist": 1, "num_beams": 1}
     for seed in range(20):
-        fills = fill_templates(
-            FORWARD, BACKWARD, [template], method="unidirectional-gibbs", shortlist=1, seed=seed, num_beams=1
-        )[0]
-        assert [fill.tokens[2] for fill in fills] == [likeliest]
+        (fill,) = fill_templates(FORWARD, BACKWARD, [[0, 2, None, 3, 1]], seed=seed, **options)[0]
+        assert fill.tokens[2] == likeliest
 
 
-def test_drawing_inverts_the_cumulative_sum_and_skips_the_impossible():
-    logits = torch.tensor([[0.0, -torch.inf, 0.0, 0.0], [-torch.inf] * 4]).double()
-    for uniform, token in ((0.0, 0), (0.32, 0), (0.34, 2), (0.66, 2), (0.67, 3), (1 - 1e-12, 3)):
-        assert _draw(logits, torch.tensor([uniform, uniform]).double()).tolist() == [token, 0]
+@pytest.mark.parametrize("method", SAMPLERS)
+def test_without_rounds_a_sampler_returns_the_beams_it_begins_with(method):
+    problem = Problem(FORWARD, BACKWARD, [[0, 2, None, None, 3, 1]])
+    options = {"num_beams": 1 if method == "coordinate" else 3, "num_return_sequences": 9, "start": "backward"}
+    (fills,) = problem.fill(method, num_rounds=0, **options)
+    (init,) = problem.fill("forward" if method == "unidirectional-gibbs" else "backward", **options)
+    assert {fill.tokens for fill in fills} == {fill.tokens for fill in init}

@@ -8,21 +8,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bibs.text import Blank, Template, Vocabulary, escape, tokenize
+from bibs.search import Gap
+from bibs.text import Template, Vocabulary, escape, tokenize
 
 law = settings(deadline=None)
 VOCABULARY = Vocabulary(["a", "man", "riding", "wave", "dog", "on", "surfboard"])
 START, END, UNK = VOCABULARY.start, VOCABULARY.end, VOCABULARY.unk
 
 MARKS = {
-    "_": Blank(1, 1),
-    "___": Blank(1, None),
-    "______": Blank(1, None),
-    "___{2,6}": Blank(2, 6),
-    "___{0,4}": Blank(0, 4),
-    "___{ 1 , 2 }": Blank(1, 2),
-    "___{3}": Blank(3, 3),
-    "___{2,}": Blank(2, None),
+    "_": Gap(1, 1),
+    "___": Gap(1, None),
+    "______": Gap(1, None),
+    "___{2,6}": Gap(2, 6),
+    "___{0,4}": Gap(0, 4),
+    "___{ 1 , 2 }": Gap(1, 2),
+    "___{3}": Gap(3, 3),
+    "___{2,}": Gap(2, None),
 }
 
 # Text that may stand between two blanks: its outer characters are neither letters, digits nor apostrophes, it
@@ -52,7 +53,7 @@ def unescape(text: str) -> str:
     return text.replace(r"\_", "_")
 
 
-def draw_fills(data: st.DataObject, blanks: tuple[Blank, ...], *, minimum: int = 0) -> list[list[str]]:
+def draw_fills(data: st.DataObject, blanks: tuple[Gap, ...], *, minimum: int = 0) -> list[list[str]]:
     """Words for each blank, as many as it allows."""
     word = st.sampled_from(VOCABULARY.words[3:])
     fills = []
@@ -142,7 +143,7 @@ def test_an_escaped_text_is_a_template_that_reads_as_the_text(text: str) -> None
 def test_marks_apart_by_white_space_alone_are_one_blank(gaps: list[str]) -> None:
     length = len(gaps) + 1
     template = Template.parse("a " + "_" + "".join(gap + "_" for gap in gaps) + " wave")
-    assert template.blanks == (Blank(length, length),)
+    assert template.blanks == (Gap(length, length),)
     assert template.num_words == length + 2
     assert template.slots(VOCABULARY) == [START, *VOCABULARY.encode(["a"]), *[None] * length, 6, END]
     text, spans = template.render([["dog"] * length])
@@ -158,7 +159,7 @@ def test_the_examples_of_the_design() -> None:
     assert wave.render([["riding", "on", "a"]])[0] == "A man riding on a a Wave."
 
     tracks = Template.parse("the ___ was _ down the tracks")
-    assert tracks.blanks == (Blank(1, None), Blank(1, 1))
+    assert tracks.blanks == (Gap(1, None), Gap(1, 1))
     assert tracks.has_unknown_lengths
     assert tracks.num_words == 7
     assert tracks.slots(VOCABULARY, lengths=(2,)) == [START, UNK, None, None, UNK, None, *[UNK] * 3, END]

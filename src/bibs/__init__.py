@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bibs.infiller import Completion, Infiller
-    from bibs.search import Fill, StepModel, bidirectional_beam_search, fill_templates
+    from bibs.methods import bidirectional_beam_search, fill_templates
+    from bibs.models import MatrixModel, from_next_token
+    from bibs.search import Fill, Gap, StepModel
     from bibs.text import Template, Vocabulary
 
 __version__ = "0.1.0"
@@ -16,21 +18,27 @@ __version__ = "0.1.0"
 __all__ = [
     "Completion",
     "Fill",
+    "Gap",
     "Infiller",
+    "MatrixModel",
     "StepModel",
     "Template",
     "Vocabulary",
     "bidirectional_beam_search",
     "fill_templates",
+    "from_next_token",
 ]
 
 _HOMES = {
     "Completion": "infiller",
     "Infiller": "infiller",
+    "bidirectional_beam_search": "methods",
+    "fill_templates": "methods",
+    "MatrixModel": "models",
+    "from_next_token": "models",
     "Fill": "search",
+    "Gap": "search",
     "StepModel": "search",
-    "bidirectional_beam_search": "search",
-    "fill_templates": "search",
     "Template": "text",
     "Vocabulary": "text",
 }

@@ -11,14 +11,14 @@ from typing import Any, overload
 import numpy as np
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
+from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
+from bibs.methods import MAX_REQUIRED, Options, fill_templates, pick_settings
 from bibs.models.directory import VOCABULARY, load_length_prior, load_pair
 from bibs.models.ngram import NGramModel
-from bibs.search import Fill, LengthPrior, StepModel, TracedPass, fill_templates
-from bibs.search.length_prior import UNFITTED
-from bibs.search.settings import Direction, LengthRule
-from bibs.search.template import MAX_REQUIRED, Gap
-from bibs.text import Blank, Template, Vocabulary, tokenize
+from bibs.search import Fill, StepModel, TracedPass
+from bibs.text import Template, Vocabulary, tokenize
 from bibs.vision import EfficientNetLite0, ImageEncoder, ImageLike
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
@@ -64,10 +64,8 @@ class Infiller:
                 raise ValueError(
                     f"`{name}` must have the size of `vocabulary` ({len(vocabulary)}), but has {model.vocab_size}"
                 )
-            if device is not None and isinstance(model, (nn.Module, NGramModel)):
-                model.to(device)
-        self.forward = forward
-        self.backward = backward
+        self.forward = _on_device(forward, device)
+        self.backward = _on_device(backward, device)
         self.vocabulary = vocabulary
         self.length_prior = length_prior
         self.max_words = max_words
@@ -109,18 +107,7 @@ class Infiller:
         must_include: Sequence[str] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
-        num_beams: int = ...,
-        num_return_sequences: int = ...,
-        diversity_penalty: float = ...,
-        num_rounds: int = ...,
-        batch_size: int | None = ...,
-        lengths: LengthRule = ...,
-        max_length: int = ...,
-        num_lengths: int | None = ...,
-        start: Direction = ...,
-        rescore: bool = ...,
-        trace: bool = ...,
-        seed: int = ...,
+        **options: Unpack[Options],
     ) -> list[Completion]: ...
 
     @overload
@@ -132,18 +119,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
-        num_beams: int = ...,
-        num_return_sequences: int = ...,
-        diversity_penalty: float = ...,
-        num_rounds: int = ...,
-        batch_size: int | None = ...,
-        lengths: LengthRule = ...,
-        max_length: int = ...,
-        num_lengths: int | None = ...,
-        start: Direction = ...,
-        rescore: bool = ...,
-        trace: bool = ...,
-        seed: int = ...,
+        **options: Unpack[Options],
     ) -> list[list[Completion]]: ...
 
     def __call__(
@@ -154,68 +130,45 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = (),
         bad_words: Sequence[str] = (),
         method: str = "bibs",
-        num_beams: int = 5,
-        num_return_sequences: int = 1,
-        diversity_penalty: float = 0.0,
-        num_rounds: int = 4,
-        batch_size: int | None = None,
-        lengths: LengthRule = "unknown",
-        max_length: int = 20,
-        num_lengths: int | None = 3,
-        start: Direction = "backward",
-        rescore: bool = True,
-        trace: bool = False,
-        seed: int = 0,
+        **options: Unpack[Options],
     ) -> list[Completion] | list[list[Completion]]:
         """Fill the blanks: one template gives a list of completions, best first; a list gives a list of such lists.
 
-        `lengths` is the rule for blanks of unknown length (`___`), `max_length` the most words that one may have where
-        it does not say, `num_lengths` how many of these lengths are searched (None: all).
         `images` holds a picture (file, array or PIL image), a ready vector, or None for each template.
         `must_include` holds up to four words that must each stand somewhere in the blanks of every template, or one
         such list per template; `bad_words` holds words that never fill a blank.
         With a `diversity_penalty` (2, say) the `num_return_sequences` completions differ in more of their words: they
         are searched one after the other, and a word loses so much for each one before that holds it.
+        `bibs.methods.Options` lists all the others, with their defaults.
         """
         one = isinstance(templates, str)
+        options.setdefault("length_prior", self.length_prior)
         texts = [templates] if isinstance(templates, str) else templates
         bad = self._bad_tokens(bad_words)
         required = self._required_tokens(must_include, len(texts), bad)
         parsed = []
         for number, text in enumerate(texts):
             try:
-                parsed.append(self.parse(text, room=len(required[number])))
+                parsed.append(self.parse(text, room=len(required[number]), **options))
             except ValueError as error:
                 raise error if one else ValueError(f"`templates[{number}]`: {error}") from None
         found = fill_templates(
             self.forward,
             self.backward,
-            [self._slots(template) for template in parsed],
+            [template.row(self.vocabulary) for template in parsed],
             method=method,
             conditions=self._conditions([images] if one and images is not None else images, len(parsed)),
             banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad),
             must_include=required,
-            num_beams=num_beams,
-            num_rounds=num_rounds,
-            num_return_sequences=num_return_sequences,
-            diversity_penalty=diversity_penalty,
-            start=start,
-            rescore=rescore,
-            trace=trace,
-            batch_size=batch_size,
-            lengths=lengths,
-            max_length=max_length,
-            num_lengths=num_lengths,
-            length_prior=self.length_prior,
-            seed=seed,
+            **options,
         )
         completions = [
             [self._complete(template, fill) for fill in fills] for template, fills in zip(parsed, found, strict=True)
         ]
         return completions[0] if one else completions
 
-    def parse(self, text: str, *, room: int = 0) -> Template:
-        """Read a template; one that cannot be filled, or not with `room` words, is a ValueError of one line."""
+    def parse(self, text: str, *, room: int = 0, **options: Unpack[Options]) -> Template:
+        """Read a template; one that cannot be filled so, or not with `room` words, is a ValueError of one line."""
         if not isinstance(text, str):
             raise ValueError(f"a template must be a string, but is {text!r}")
         template = Template.parse(text)
@@ -226,6 +179,7 @@ class Infiller:
             raise ValueError(
                 f"a template must have room for the words of `must_include` ({room}), but has {sum(longest)} free slots"
             )
+        range_plan(template.row(self.vocabulary), room, pick_settings(LengthSettings, options))
         return template
 
     def _bad_tokens(self, words: Sequence[str]) -> list[int]:
@@ -253,10 +207,6 @@ class Infiller:
                     raise ValueError(f"`must_include` must hold no word of `bad_words`, but holds {word!r}")
         required = [self.vocabulary.encode(words) for words in lists]
         return required if nested else required * count
-
-    def _slots(self, template: Template) -> list[int | Gap | None]:
-        row = template.row(self.vocabulary)
-        return [Gap(slot.minimum, slot.maximum) if isinstance(slot, Blank) else slot for slot in row]
 
     def _complete(self, template: Template, fill: Fill) -> Completion:
         blanks = template.cut(fill.tokens, fill.lengths)
@@ -287,6 +237,11 @@ class Infiller:
             vectors = dict(zip(pictures, encoded, strict=True))
             conditions = [vectors.get(id(image), known) for image, known in zip(images, conditions, strict=True)]
         return None if all(condition is None for condition in conditions) else conditions
+
+
+def _on_device(model: StepModel, device: torch.device | str | None) -> StepModel:
+    """A model that is no module and no n-gram is its owner's business."""
+    return model.to(device) if device is not None and isinstance(model, (nn.Module, NGramModel)) else model
 
 
 def _words(name: str, words: Any) -> list[str]:

@@ -81,8 +81,8 @@ def show(result: Calibration, directory: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from bibs.lengths import SCORE_KINDS
     from bibs.models.directory import LENGTHS
-    from bibs.search.length_prior import SCORE_KINDS
 
     console = Console()
     weights = Table("score", "a word", "log P(sentence length)", title="Fitted weights")

@@ -52,6 +52,9 @@ def fill(
     num_lengths: Annotated[
         int, typer.Option(help="How many lengths of `___` are searched, those that look best; 0 for all.")
     ] = 3,
+    start: Annotated[
+        str, typer.Option(help="Where the search begins: both ends, backward (the paper) or forward.")
+    ] = "both",
     seed: Annotated[int, typer.Option(help="For the methods that sample.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per template and line.")] = False,
 ) -> None:
@@ -84,6 +87,7 @@ def fill(
         "lengths": lengths,
         "max_length": max_length,
         "num_lengths": num_lengths or None,
+        "start": start,
         "seed": seed,
     }
     bad = 0
@@ -127,9 +131,10 @@ def _fill_lines(
 ) -> int:
     """Fill and print the good lines, name the bad ones, and return how many those are."""
     errors: dict[int, str] = {}
+    lengths = {name: options[name] for name in ("lengths", "max_length", "num_lengths")}
     for index, (name, text) in enumerate(lines):
         try:
-            infiller.parse(text, room=len(options["must_include"]))
+            infiller.parse(text, room=len(options["must_include"]), **lengths)
         except ValueError as error:
             errors[index] = f"{name}: {error}"
     good = [text for index, (_, text) in enumerate(lines) if index not in errors]

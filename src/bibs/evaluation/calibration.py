@@ -1,8 +1,8 @@
 """`bibs calibrate`: fit a model pair's length prior on blanks whose length is known.
 
 Captions are blanked as in the experiments, all shares of words removed together, since whoever fills a blank does not
-know what share is missing. First the meetings of the plain beams at every length are fitted; then, at the lengths that
-look best by them, the scores that the methods rank by. Never on the test split.
+know what share is missing. First the join scores of the plain beams at every length are fitted; then, at the lengths
+that look best by them, the scores that the methods rank by. Never on the test split.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 from bibs.data import CaptionedImage, Features, read_captions
 from bibs.evaluation.length_errors import LengthErrors
 from bibs.evaluation.length_fit import Observation, fit_prior
@@ -19,11 +21,9 @@ from bibs.evaluation.methods import Method, PairFiller, load_models, needed_feat
 from bibs.evaluation.processes import do_slices
 from bibs.evaluation.runs import Progress
 from bibs.evaluation.tasks import Example, caption_examples, draw_captions
+from bibs.lengths import SCORE_KINDS, LengthPrior, LengthSettings, ScoreKind, join_scores
 from bibs.models.directory import save_length_prior
-from bibs.search import Fill, LengthPrior
-from bibs.search.length_prior import SCORE_KINDS, ScoreKind
-from bibs.search.meeting import meet
-from bibs.search.settings import Settings
+from bibs.search import Fill
 
 CANDIDATES = 10
 """Lengths of each blank at which the methods are run. Leaving true ones out would bias the fit, so they are many."""
@@ -78,8 +78,8 @@ def calibrate(
         features = needed_features(features, [example for _, example in blanks])
     pair = PairFiller(*load_models(model), features, settings.num_rounds, settings.seed)
     prior = LengthPrior(sentence_counts=_sentence_counts(images, settings.split))
-    observations = _observe(_Meeting(pair, settings.num_beams, prior), blanks, workers, "meeting", progress)
-    prior = fit_prior(observations, prior, ("meeting",))
+    observations = _observe(_Joins(pair, settings.num_beams, prior), blanks, workers, "join", progress)
+    prior = fit_prior(observations, prior, ("join",))
     observations = [_best_candidates(each, prior) for each in observations]
     pairs = list(zip(blanks, observations, strict=True))
     observations = _observe(_Scoring(pair, settings.num_beams), pairs, workers, "searching", progress)
@@ -109,7 +109,7 @@ def calibrate(
     return result
 
 
-_FITTED_LAST: tuple[ScoreKind, ...] = tuple(kind for kind in SCORE_KINDS if kind != "meeting")
+_FITTED_LAST: tuple[ScoreKind, ...] = tuple(kind for kind in SCORE_KINDS if kind != "join")
 _METHODS: dict[ScoreKind, str] = {"sum": "bibs", "max": "rerank-max", "forward": "forward", "backward": "backward"}
 
 
@@ -135,8 +135,8 @@ def _sentence_counts(images: Sequence[CaptionedImage], split: str) -> tuple[int,
 
 
 @dataclass(frozen=True)
-class _Meeting:
-    """Work: how well the plain beams meet at every length that the prior leaves room for."""
+class _Joins:
+    """Work: how well the plain beams join at every length that the prior leaves room for."""
 
     pair: PairFiller
     num_beams: int
@@ -146,20 +146,12 @@ class _Meeting:
         examples = [example for _, example in blanks]
         given = [len(example.before) + len(example.after) for example in examples]
         rooms = [self.prior.room(count) or 1 for count in given]
-        sides = [self.pair.around(example) for example in examples]
-        told = Settings(num_beams=self.num_beams)
-        meetings = meet(
-            self.pair.forward,
-            self.pair.backward,
-            [([*left], [*right]) for left, right in sides],
-            rooms,
-            told,
-            self.pair.conditions(examples),
-            self.pair.banned,
-        )
+        with torch.inference_mode():
+            trees, demands, templates = self.pair.trees(examples, self.num_beams)
+            joins = join_scores(trees, templates, rooms, demands, range(len(templates)))
         return number, [
-            Observation(removed, count, len(example.blank), tuple(range(1, room + 1)), {"meeting": tuple(meeting)})
-            for (removed, example), count, room, meeting in zip(blanks, given, rooms, meetings, strict=True)
+            Observation(removed, count, len(example.blank), tuple(range(1, room + 1)), {"join": tuple(join)})
+            for (removed, example), count, room, join in zip(blanks, given, rooms, joins, strict=True)
         ]
 
 
@@ -197,10 +189,10 @@ def _score(kind: ScoreKind, fills: Sequence[Fill]) -> float:
 
 
 def _best_candidates(each: Observation, prior: LengthPrior) -> Observation:
-    meeting = each.ranking("meeting", prior)
-    kept = sorted(sorted(each.lengths, key=lambda length: -meeting[length])[:CANDIDATES])
+    join = each.ranking("join", prior)
+    kept = sorted(sorted(each.lengths, key=lambda length: -join[length])[:CANDIDATES])
     places = [each.lengths.index(length) for length in kept]
-    return replace(each, lengths=tuple(kept), scores={"meeting": tuple(each.scores["meeting"][p] for p in places)})
+    return replace(each, lengths=tuple(kept), scores={"join": tuple(each.scores["join"][p] for p in places)})
 
 
 def _observe(
@@ -225,7 +217,7 @@ def _errors(groups: Sequence[tuple[Sequence[Observation], LengthPrior]]) -> dict
     true: dict[int, list[int]] = {}
     for observations, prior in groups:
         for each in observations:
-            found = each.chosen("sum", prior, Settings().num_lengths or CANDIDATES)
+            found = each.chosen("sum", prior, LengthSettings().num_lengths or CANDIDATES)
             chosen.setdefault(each.removed, []).append(found)
             true.setdefault(each.removed, []).append(each.true)
     return {removed: LengthErrors.of(chosen[removed], true[removed]) for removed in chosen}

@@ -93,7 +93,7 @@ def evaluate_convergence(
         "model": fingerprint_model(model),
     }
     run = Run(output, told, Trace)
-    filler = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed)
+    filler = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed, start="backward")
     run.work_through(cells, [method], Tracing(filler), workers=workers, progress=progress)
     num_passes = 2 * settings.num_rounds + 1
     rows = [row for cell in cells for row in pass_rows(cell, run.of(cell, method), num_passes, settings.seed)]

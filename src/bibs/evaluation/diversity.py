@@ -19,7 +19,7 @@ from bibs.evaluation.methods import OURS, Method, PairFiller, fingerprint_model,
 from bibs.evaluation.metrics import Measure, mean_measure, ratio_measure
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, ImageId
-from bibs.search import fill_templates
+from bibs.methods import fill_templates
 
 MEASURES = ("distinct", "times", "best", "mean", "first_accuracy", "oracle_accuracy", "found")
 """Distinct words in the M blanks of a sentence, and how many times those without a penalty; S of the best fill and of

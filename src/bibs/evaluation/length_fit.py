@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bibs.search.length_prior import SCORE_KINDS, LengthPrior, LengthWeights, ScoreKind
+from bibs.lengths import SCORE_KINDS, LengthPrior, LengthWeights, ScoreKind
 
 Floats = NDArray[np.float64]
 
@@ -42,9 +42,9 @@ class Observation:
         }
 
     def chosen(self, kind: ScoreKind, prior: LengthPrior, num_lengths: int) -> int:
-        """The length that a search would choose: the best by `kind` of those at which the beams meet best."""
-        meeting, ranking = self.ranking("meeting", prior), self.ranking(kind, prior)
-        tried = sorted(self.lengths, key=lambda length: -meeting[length])[:num_lengths]
+        """The length that a search would choose: the best by `kind` of those at which the beams join best."""
+        join, ranking = self.ranking("join", prior), self.ranking(kind, prior)
+        tried = sorted(self.lengths, key=lambda length: -join[length])[:num_lengths]
         return max(tried, key=lambda length: ranking[length])
 
 

@@ -11,14 +11,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from bibs.constraints import Demands
 from bibs.data import Features
 from bibs.evaluation.tasks import Example, Words
+from bibs.lengths import UNFITTED, LengthPrior, LengthRule, LengthSettings, plan_lengths
+from bibs.methods import METHODS, fill_templates
 from bibs.models.directory import VOCABULARY, load_pair
-from bibs.search import METHODS, Fill, LengthPrior, StepModel, fill_templates
-from bibs.search.length_prior import UNFITTED
-from bibs.search.lengths import plan_lengths
-from bibs.search.settings import LengthRule, Settings
-from bibs.search.template import Gap, Template
+from bibs.search import Fill, Gap, Settings, Start, StepModel, Template, Trees
 from bibs.text import Vocabulary
 
 LABELS = {
@@ -30,6 +29,7 @@ LABELS = {
     "gsn-random": "GSN (random)",
     "coordinate": "Coordinate descent",
     "nade": "NADE",
+    "bibs-backward": "BiBS (from the right)",
     "bibs": "BiBS",
     "ncca": "nCCA",
     "ncca-box": "nCCA (box)",
@@ -37,10 +37,12 @@ LABELS = {
 """In the order of the paper's tables; `nade` and the retrieval of nCCA need more than a pair of models."""
 
 OURS = "bibs"
+FROM_THE_RIGHT = "bibs-backward"
+"""BiBS as the paper starts it."""
 
 KNOWN = "known"
 LENGTHS = (KNOWN, "paper", "unknown")
-"""How the length of a blank is found: it is told, or by one of the rules of `bibs.search.lengths`."""
+"""How the length of a blank is found: it is told, or by one of the rules of `bibs.lengths`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Method:
 
 def searched_methods() -> tuple[str, ...]:
     """What "all" means: every method of the paper that runs on a pair of models."""
-    return tuple(name for name in LABELS if name in METHODS)
+    return tuple(name for name in LABELS if name in (*METHODS, FROM_THE_RIGHT))
 
 
 def parse_methods(text: str, *, num_beams: int, more: Sequence[str] = ()) -> tuple[Method, ...]:
@@ -113,6 +115,7 @@ class PairFiller:
     num_rounds: int = 4
     seed: int = 0
     length_prior: LengthPrior = UNFITTED
+    start: Start = "both"
 
     def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
         found = self.search(method, examples, lengths)
@@ -159,15 +162,19 @@ class PairFiller:
         """The lengths at which a search looks for each blank."""
         if lengths == KNOWN:
             return [[len(example.blank)] for example in examples]
-        plans = plan_lengths(
-            self.forward,
-            self.backward,
-            self._gapped(examples),
-            Settings(num_beams=method.num_beams, lengths=_rule(lengths), length_prior=self.length_prior),
-            conditions=self.conditions(examples),
-            banned=self.banned,
-        )
+        told = LengthSettings(_rule(lengths), length_prior=self.length_prior)
+        with torch.inference_mode():
+            trees, demands, templates = self.trees(examples, method.num_beams)
+            none = [0] * len(templates)
+            plans = plan_lengths(trees, templates, self.conditions(examples), none, told, demands.allowing)
         return [[length for (length,) in plan.first] for plan in plans]
+
+    def trees(self, examples: Sequence[Example], num_beams: int) -> tuple[Trees, Demands, list[Template]]:
+        """What the two models have read around the blanks, as gaps; what is banned in them; and the templates."""
+        templates = self._gapped(examples)
+        trees = Trees.of(self.forward, self.backward, Settings(num_beams=num_beams))
+        trees.begin(templates, self.conditions(examples))
+        return trees, Demands.plain(self.forward.vocab_size, self.banned, len(templates)), templates
 
     def answer(self, example: Example, fill: Fill) -> Answer:
         words = self.words_in_blank(example, fill.tokens)
@@ -214,7 +221,8 @@ class PairFiller:
             self.forward,
             self.backward,
             templates,
-            method=method.name,
+            method=OURS if method.name == FROM_THE_RIGHT else method.name,
+            start="backward" if method.name == FROM_THE_RIGHT else self.start,
             conditions=self.conditions(examples),
             banned=self.banned,
             num_beams=method.num_beams,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from bibs.models.output import DenseOutput
 from bibs.models.recurrent import RecurrentModel
-from bibs.search.step_model import Conditions
+from bibs.search import Conditions
 
 
 class BiRNN(nn.Module):

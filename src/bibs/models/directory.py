@@ -11,9 +11,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from bibs.lengths import SCORE_KINDS, UNFITTED, LengthPrior, LengthWeights
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import load_json, save_json
-from bibs.search.length_prior import SCORE_KINDS, UNFITTED, LengthPrior, LengthWeights
 
 CONFIG = "config.json"
 VOCABULARY = "vocabulary.txt"

@@ -25,7 +25,7 @@ from bibs.models.directory import CONFIG
 from bibs.models.output import AdaptiveOutput, DenseOutput
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import check_tensors, load_json, load_tensors, save_tensors
-from bibs.search.step_model import Conditions, select_conditions
+from bibs.search import Conditions, select_conditions
 
 NADE_WEIGHTS = "nade.safetensors"
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from bibs.models import kneser_ney
 from bibs.models.kneser_ney import Ints
 from bibs.models.storage import load_tensors, save_tensors
-from bibs.search.step_model import Conditions
+from bibs.search import Conditions
 
 NO_TOKEN = -1
 """Stands in a state where a context is shorter than the model could use."""

@@ -24,7 +24,7 @@ from bibs.models.cells import GATES, NETWORKS, STEPS, CellState, PreparedLayer, 
 from bibs.models.lstm_sequence import lstm_sequence
 from bibs.models.output import AdaptiveOutput, DenseOutput, PreparedAdaptive, PreparedDense
 from bibs.models.storage import check_tensors, load_tensors, save_tensors
-from bibs.search.step_model import Conditions
+from bibs.search import Conditions
 
 RecurrentState: TypeAlias = tuple[CellState, ...]
 """One `CellState` a layer, rows first."""

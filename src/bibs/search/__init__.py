@@ -1,36 +1,42 @@
-"""The algorithm. Imports torch and nothing else of ours.
+"""The algorithm. Imports torch and nothing else of ours. To follow plain BiBS, read in this order:
 
-template.py        a row of token ids with None at each free slot
-step_model.py      what search asks of a model
-opening.py         examples whose contexts a model has read
+model.py           what search asks of a model
+problem.py         templates, settings, results
+prefixes.py        the one memory: a tree of everything that a model has read
 beam.py            the one search loop, plain or steered by messages
-choosing.py        which extensions the loop keeps; coverage.py where words must appear
-scoring.py         exact scores of filled sequences
-pair.py            two models before the same blanks; batches; results
-bidirectional.py   Bidirectional Beam Search
-diversity.py       several answers that differ
-unidirectional.py, sampling.py, exact.py   what the paper compares it with
-methods.py         all of them by name
-lengths.py         blanks of unknown length: which lengths are tried; meeting.py and run_on.py judge them beforehand,
-                   length_prior.py afterwards
+bidirectional.py   passes in alternating directions
+rescore.py         exact scores of what they found
+fill.py            many templates: batches within a budget of memory
 """
 
-from .beam import Opening, Pass, beam_search
-from .length_prior import LengthPrior, LengthWeights
-from .methods import METHODS, bidirectional_beam_search, fill_templates
-from .pair import Fill, TracedPass
-from .step_model import StepModel
-
-__all__ = [
-    "METHODS",
-    "Fill",
-    "LengthPrior",
-    "LengthWeights",
-    "Opening",
-    "Pass",
-    "StepModel",
-    "TracedPass",
-    "beam_search",
-    "bidirectional_beam_search",
-    "fill_templates",
-]
+from .beam import Fills as Fills
+from .beam import Rules as Rules
+from .beam import Side as Side
+from .beam import run_pass as run_pass
+from .beam import top_k as top_k
+from .bidirectional import search_both_ways as search_both_ways
+from .fill import Constraints as Constraints
+from .fill import Method as Method
+from .fill import Size as Size
+from .fill import Trees as Trees
+from .fill import cut_into_batches as cut_into_batches
+from .model import Conditions as Conditions
+from .model import State as State
+from .model import StepModel as StepModel
+from .model import select_conditions as select_conditions
+from .prefixes import Prefixes as Prefixes
+from .problem import DIRECTIONS as DIRECTIONS
+from .problem import Direction as Direction
+from .problem import Fill as Fill
+from .problem import Gap as Gap
+from .problem import Layout as Layout
+from .problem import Settings as Settings
+from .problem import Start as Start
+from .problem import Template as Template
+from .problem import Tokens as Tokens
+from .problem import TracedPass as TracedPass
+from .problem import check_whole_numbers as check_whole_numbers
+from .problem import opposite as opposite
+from .rescore import Batch as Batch
+from .rescore import best_fills as best_fills
+from .rescore import finish as finish

@@ -2,118 +2,106 @@
 
     left to right, slot t:   top-B over (b, y) of   s_b + f_b(y) + max_b' [ c_b' + g_b'(y) ]
 
-The first pass is plain. An example is settled as soon as a pass finds the frontiers of the previous pass in its
-direction: the other direction is a function of them, so nothing can change any more. The fills of all passes are then
-scored exactly, S(Y) = log P_f(Y) + log P_g(Y), and the best returned, so the best S never falls with more rounds.
+The paper's chain of passes begins at the right end, with a plain pass; where it ends depends on where it began. By
+default two chains run in step, one from either end, and a pass hears the last passes of both: b' runs over the
+frontiers of the last two passes of the far side.
+
+What a step comes to follows from the passes that it hears, so an example is settled as soon as these are what they were
+at an earlier step. The fills of all passes are then scored exactly, S(Y) = log P_f(Y) + log P_g(Y), and the best
+returned, so the best S never falls with more rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
-import torch
+from .beam import Fills, Pass, run_pass
+from .problem import DIRECTIONS, Direction, Fill, Settings, Start, TracedPass, opposite
+from .rescore import Batch, finish, score_both
 
-from .beam import Pass, beam_search
-from .pair import (
-    Fill,
-    Memory,
-    Pair,
-    Proposal,
-    TracedPass,
-    finish,
-    opposite,
-    propose,
-    score_both,
-)
-from .settings import Direction, Settings
-from .template import Tokens
+
+class Visit(NamedTuple):
+    """What one pass came to in one example, as numbers in the tables of its side."""
+
+    direction: Direction
+    frontiers: tuple[int, ...]
+    end: int
+
+
+Step: TypeAlias = tuple[Visit, ...]
+"""One pass, or one from either end."""
 
 
 @dataclass
-class Progress:
-    """How far one example has come."""
+class History:
+    """The steps of one example, until nothing new came."""
 
-    fills: Proposal = field(default_factory=dict)  # of every pass
-    latest: Proposal = field(default_factory=dict)  # of the last pass
-    passes: list[TracedPass] = field(default_factory=list)
-    rounds: int | None = None  # after which nothing could change any more
+    steps: list[Step] = field(default_factory=list)
+    seen: dict[tuple[Step, ...], int] = field(default_factory=dict)
+    repeats: int | None = None  # the step that the last one repeats
+
+    def add(self, step: Step, num_heard: int) -> None:
+        if self.repeats is None:
+            self.steps.append(step)
+            heard = tuple(tuple(visit._replace(end=0) for visit in each) for each in self.steps[-num_heard:])
+            first = self.seen.setdefault(heard, len(self.steps) - 1)
+            self.repeats = first if first < len(self.steps) - 1 else None
+
+    def at(self, number: int) -> Step:
+        """A step, also one that was not run because the search goes round from `repeats` on."""
+        if self.repeats is not None and number >= len(self.steps):
+            first = self.repeats + 1
+            number = first + (number - first) % (len(self.steps) - first)
+        return self.steps[number]
 
 
-def search_both_ways(pair: Pair, settings: Settings) -> list[list[Fill]]:
+def search_both_ways(batch: Batch, settings: Settings) -> list[list[Fill]]:
     """Bidirectional beam search over one batch."""
-    progress, memory = run_passes(pair, settings)
-    if settings.rescore:
-        proposals: list[Proposal] = [{**noted.latest, **noted.fills} for noted in progress]
-        answers = finish(pair, memory, proposals, settings, "sum")
-    else:
-        answers = finish(pair, memory, [noted.latest for noted in progress], settings, "own")
+    histories = run_steps(batch, settings.start, settings.num_rounds)
+    proposals: list[Fills] = []
+    for history in histories:
+        steps = history.steps[::-1] if settings.rescore else [history.at(2 * settings.num_rounds)]
+        fills: Fills = {}
+        for direction, _, end in (visit for step in steps for visit in step):
+            fills |= {fill: value for fill, value in batch.fills(direction, end).items() if fill not in fills}
+        proposals.append(fills if settings.rescore else dict(sorted(fills.items(), key=lambda item: -item[1])))
+    answers = finish(batch, proposals, settings, "sum" if settings.rescore else "own")
     return [
-        [
-            replace(
-                fill, rounds=settings.num_rounds if noted.rounds is None else noted.rounds, trace=tuple(noted.passes)
-            )
-            for fill in fills
-        ]
-        for fills, noted in zip(answers, progress, strict=True)
+        [replace(fill, rounds=len(history.steps) // 2, trace=trace) for fill in fills]
+        for example, (fills, history) in enumerate(zip(answers, histories, strict=True))
+        for trace in [_trace(batch, example, history) if settings.trace else ()]
     ]
 
 
-def run_passes(pair: Pair, settings: Settings) -> tuple[list[Progress], Memory]:
-    """Pass after pass, until nothing can change any more; what they found, and what they remember."""
-    progress = [Progress() for _ in range(len(pair))]
-    memory = Memory()
-    direction = settings.start
-    for number in range(2 * settings.num_rounds + 1):
-        latest = beam_search(
-            pair[direction],
-            num_beams=settings.num_beams,
-            facing=memory[opposite(direction)],
-            previous=memory[direction],
-            keep=settings.lookup,
-        )
-        memory = memory.after(direction, latest)
-        _note(progress, pair, direction, latest, number, settings.trace)
-        if all(noted.rounds is not None for noted in progress):
+def run_steps(batch: Batch, start: Start, num_rounds: int) -> list[History]:
+    """Step after step for all examples, until nothing new can come for any."""
+    histories = [History() for _ in batch.layouts]
+    num_heard = 2 if start == "both" else 1
+    steps: list[dict[Direction, Pass]] = []
+    turns = [DIRECTIONS, DIRECTIONS] if start == "both" else [(start,), (opposite(start),)]
+    for number in range(2 * num_rounds + 1):
+        step: dict[Direction, Pass] = {}
+        for direction in turns[number % 2]:
+            heard = [earlier[opposite(direction)] for earlier in steps[-num_heard:]]
+            step[direction] = run_pass(batch[direction], batch[opposite(direction)], heard)
+        steps.append(step)
+        for example, history in enumerate(histories):
+            visits = (Visit(d, each.frontiers[example], each.ends[example]) for d, each in step.items())
+            history.add(tuple(visits), num_heard)
+        if all(history.repeats is not None for history in histories):
             break
-        direction = opposite(direction)
-    return progress, memory
+    return histories
 
 
-def _note(
-    progress: Sequence[Progress], pair: Pair, direction: Direction, latest: Pass, number: int, trace: bool
-) -> None:
-    """Take down what a pass found for the examples that it could still change."""
-    widths = pair[direction].widths.tolist()
-    proposals = propose(direction, latest, widths)
-    settled = latest.settled.tolist()
-    going = [row for row, noted in enumerate(progress) if noted.rounds is None]
-    for row in going:
-        noted = progress[row]
-        noted.latest = proposals[row]
-        noted.fills.update(proposals[row])
-        if settled[row]:
-            noted.rounds = (number + 1) // 2
-    if trace:
-        tops = [list(proposal)[:1] for proposal in proposals]
-        scores = score_both(pair, Memory(), tops)
-        frontiers = frontiers_of(latest, widths)
-        for row in going:
-            for fill, pairs in zip(tops[row], scores[row], strict=True):
-                tokens, own = pair.forward.layouts[row].fill(fill), proposals[row][fill]
-                progress[row].passes.append(TracedPass(direction, tokens, sum(pairs), own, frontiers[row]))
-
-
-def frontiers_of(latest: Pass, widths: Sequence[int]) -> list[tuple[tuple[tuple[Tokens, float], ...], ...]]:
-    """Per example and slot, the partial fills alive when the pass stood there, with their running scores."""
-    partial: list[list[Tokens]] = [[()] for _ in widths]
-    frontiers: list[list[tuple[tuple[Tokens, float], ...]]] = [[(((), 0.0),)] if width else [] for width in widths]
-    for slot, choice in enumerate(latest.choices):
-        columns = (choice.parents.tolist(), choice.tokens.tolist(), choice.scores.tolist())
-        for example, (parents, tokens, scores) in enumerate(zip(*columns, strict=True)):
-            before = partial[example]
-            partial[example] = [(*before[parent], token) for parent, token in zip(parents, tokens, strict=True)]
-            if slot + 1 < widths[example]:
-                alive = [(p, s) for p, s in zip(partial[example], scores, strict=True) if s > -torch.inf]
-                frontiers[example].append(tuple(alive))
-    return [tuple(slots) for slots in frontiers]
+def _trace(batch: Batch, example: int, history: History) -> tuple[TracedPass, ...]:
+    """What every pass saw of one example."""
+    passes = []
+    for direction, frontiers, end in (visit for step in history.steps for visit in step):
+        partial_fills = tuple(map(batch[direction].partial_fills, frontiers))
+        for fill, value in list(batch.fills(direction, end).items())[:1]:
+            ((forward, backward),) = score_both(batch, [(example, fill)], [-math.inf])
+            tokens = batch.layouts[example].fill(fill)
+            passes.append(TracedPass(direction, tokens, forward + backward, value, partial_fills))
+    return tuple(passes)

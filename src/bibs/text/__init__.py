@@ -1,7 +1,7 @@
 """From text to token ids and back: the tokeniser, the vocabulary, the template language."""
 
-from bibs.text.template import Blank, Template, escape
+from bibs.text.template import Template, escape
 from bibs.text.tokeniser import tokenize
 from bibs.text.vocabulary import Vocabulary
 
-__all__ = ["Blank", "Template", "Vocabulary", "escape", "tokenize"]
+__all__ = ["Template", "Vocabulary", "escape", "tokenize"]

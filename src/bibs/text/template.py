@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from bibs.search import Gap
 from bibs.text.tokeniser import tokenize
 from bibs.text.vocabulary import Vocabulary
 
@@ -29,32 +30,12 @@ _CLOSING = tuple(",.;:!?)]}")
 
 
 @dataclass(frozen=True)
-class Blank:
-    """A hole of at least `minimum` and at most `maximum` words (None: no upper bound)."""
-
-    minimum: int
-    maximum: int | None
-
-    @property
-    def has_known_length(self) -> bool:
-        return self.minimum == self.maximum
-
-    def allows(self, length: int) -> bool:
-        return length >= self.minimum and (self.maximum is None or length <= self.maximum)
-
-    def __str__(self) -> str:
-        if self.has_known_length:
-            return f"exactly {self.minimum}"
-        return f"{self.minimum} or more" if self.maximum is None else f"{self.minimum} to {self.maximum}"
-
-
-@dataclass(frozen=True)
 class Template:
     """Text with blanks, made by `Template.parse`. The fixed text before blank k is `literals[k]`."""
 
     source: str
     literals: tuple[str, ...]  # one more than blanks; escapes are resolved
-    blanks: tuple[Blank, ...]
+    blanks: tuple[Gap, ...]
     gaps: tuple[tuple[str, ...], ...]  # per blank, the white space typed between its `_` marks
 
     @classmethod
@@ -62,7 +43,7 @@ class Template:
         """Read a template; what cannot be meant is a ValueError of one line that shows the place."""
         if not text.strip():
             raise ValueError("the template must hold a word or a blank, but is empty")
-        literals, blanks, gaps = [""], list[Blank](), list[list[str]]()
+        literals, blanks, gaps = [""], list[Gap](), list[list[str]]()
         ends_with_slot = False  # whether the last blank is a run of `_`, which a further `_` would lengthen
         position = 0
         for mark in _MARK.finditer(text):
@@ -75,7 +56,7 @@ class Template:
             is_slot = mark["underscores"] == "_"
             if is_slot and ends_with_slot and literals[-1] and literals[-1].isspace():
                 length = blanks[-1].minimum + 1
-                blanks[-1] = Blank(length, length)
+                blanks[-1] = Gap(length, length)
                 gaps[-1].append(literals[-1])
                 literals[-1] = ""
             else:
@@ -90,7 +71,7 @@ class Template:
 
     @property
     def has_unknown_lengths(self) -> bool:
-        return not all(blank.has_known_length for blank in self.blanks)
+        return not all(blank.minimum == blank.maximum for blank in self.blanks)
 
     @property
     def num_words(self) -> int:
@@ -98,11 +79,11 @@ class Template:
         fixed = sum(len(tokenize(literal)) for literal in self.literals)
         return fixed + sum(blank.minimum for blank in self.blanks)
 
-    def row(self, vocabulary: Vocabulary) -> list[int | Blank | None]:
+    def row(self, vocabulary: Vocabulary) -> list[int | Gap | None]:
         """START, the ids of the fixed words with None at each missing one, END; a blank of unknown length as it is."""
-        row: list[int | Blank | None] = [vocabulary.start, *vocabulary.encode(tokenize(self.literals[0]))]
+        row: list[int | Gap | None] = [vocabulary.start, *vocabulary.encode(tokenize(self.literals[0]))]
         for blank, literal in zip(self.blanks, self.literals[1:], strict=True):
-            row += [None] * blank.minimum if blank.has_known_length else [blank]
+            row += [None] * blank.minimum if blank.minimum == blank.maximum else [blank]
             row += vocabulary.encode(tokenize(literal))
         return [*row, vocabulary.end]
 
@@ -112,7 +93,7 @@ class Template:
         unknown = iter(lengths)
         slots: list[int | None] = []
         for slot in self.row(vocabulary):
-            slots += [None] * next(unknown) if isinstance(slot, Blank) else [slot]
+            slots += [None] * next(unknown) if isinstance(slot, Gap) else [slot]
         return slots
 
     def cut(self, tokens: Sequence[T], lengths: Sequence[int] = ()) -> list[list[T]]:
@@ -136,8 +117,8 @@ class Template:
             raise ValueError(f"`fills` must hold one per blank ({len(self.blanks)}), but hold {len(fills)}")
         text = self.literals[0]
         for k, (blank, words) in enumerate(zip(self.blanks, fills, strict=True)):
-            if not blank.allows(len(words)):
-                raise ValueError(f"`fills[{k}]` must have a length of {blank}, but has {len(words)}")
+            if not _allows(blank, len(words)):
+                raise ValueError(f"`fills[{k}]` must have a length of {_range(blank)}, but has {len(words)}")
             following = self.literals[k + 1]
             if words:
                 # A blank of `_` marks has a gap typed between any two words, other blanks have none.
@@ -152,15 +133,15 @@ class Template:
 
     def _all_lengths(self, lengths: Sequence[int]) -> list[int]:
         """The length of every blank, given those of the blanks of unknown length."""
-        unknown = [blank for blank in self.blanks if not blank.has_known_length]
+        unknown = [blank for blank in self.blanks if blank.minimum != blank.maximum]
         if len(lengths) != len(unknown):
             rule = f"one length per blank of unknown length ({len(unknown)})"
             raise ValueError(f"`lengths` must hold {rule}, but holds {len(lengths)}")
         for k, (blank, length) in enumerate(zip(unknown, lengths, strict=True)):
-            if not blank.allows(length):
-                raise ValueError(f"`lengths[{k}]` must be {blank}, but is {length}")
+            if not _allows(blank, length):
+                raise ValueError(f"`lengths[{k}]` must be {_range(blank)}, but is {length}")
         given = iter(lengths)
-        return [blank.minimum if blank.has_known_length else next(given) for blank in self.blanks]
+        return [blank.minimum if blank.minimum == blank.maximum else next(given) for blank in self.blanks]
 
 
 def escape(text: str) -> str:
@@ -168,16 +149,16 @@ def escape(text: str) -> str:
     return text.replace("_", r"\_")
 
 
-def _read_mark(text: str, mark: re.Match[str]) -> Blank:
+def _read_mark(text: str, mark: re.Match[str]) -> Gap:
     underscores, bounds = mark["underscores"], mark["range"]
     if underscores == "__":
         raise _error(text, mark, "`__` is no blank; `_` is one word, `___` a blank of unknown length")
     if underscores == "_":
         if bounds is not None:
             raise _error(text, mark, "`_` is one word and takes no range; write `___{2,6}`")
-        return Blank(1, 1)
+        return Gap(1, 1)
     if bounds is None:
-        return Blank(1, None)
+        return Gap(1, None)
     match = _RANGE.fullmatch(bounds)
     if match is None:
         raise _error(text, mark, "a range is `{2,6}`, `{2,}` or `{3}`")
@@ -188,7 +169,7 @@ def _read_mark(text: str, mark: re.Match[str]) -> Blank:
         maximum = None if match["maximum"] is None else int(match["maximum"])
     if maximum is not None and maximum < max(minimum, 1):
         raise _error(text, mark, "the upper end of a range must be at least 1 and at least the lower end")
-    return Blank(minimum, maximum)
+    return Gap(minimum, maximum)
 
 
 def _check_left(text: str, mark: re.Match[str], before: str, *, is_first: bool) -> None:
@@ -212,6 +193,16 @@ def _error(text: str, mark: re.Match[str], rule: str) -> ValueError:
     excerpt = "".join(character if character.isprintable() else " " for character in text[start:end])
     excerpt = ("…" if start > 0 else "") + excerpt + ("…" if end < len(text) else "")
     return ValueError(f'template, character {mark.start() + 1}, "{excerpt}": {rule}')
+
+
+def _allows(blank: Gap, length: int) -> bool:
+    return length >= blank.minimum and (blank.maximum is None or length <= blank.maximum)
+
+
+def _range(blank: Gap) -> str:
+    if blank.minimum == blank.maximum:
+        return f"exactly {blank.minimum}"
+    return f"{blank.minimum} or more" if blank.maximum is None else f"{blank.minimum} to {blank.maximum}"
 
 
 def _join_over_nothing(before: str, after: str) -> str:

@@ -1,7 +1,7 @@
 """Blanks of unknown length: which lengths to try, and how to compare them.
 
-How: fills of different lengths are ranked by a calibrated score (length_prior.py). Which: a template with one gap is
-searched with the `num_lengths` lengths at which the two models' plain beams meet best (meeting.py), by the same prior.
+How: fills of different lengths are ranked by a calibrated score (prior.py). Which: a template with one gap is searched
+with the `num_lengths` lengths at which the two models' plain beams join best (joins.py), by the same prior.
 
 Several gaps are tried in all combinations where these are at most `num_lengths` to the power of gaps. Otherwise they
 climb: from the best of those combinations in which all gaps are alike, to the best neighbour (one gap longer or shorter
@@ -14,26 +14,57 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 
-from .length_prior import ScoreKind
-from .meeting import Sides, meet
-from .pair import Fill, best_fills
-from .run_on import run_on
-from .settings import Settings
-from .step_model import Conditions, StepModel, select_conditions
-from .template import Gap, Layout, Template, stretch
+from bibs.search import (
+    Conditions,
+    Constraints,
+    Fill,
+    Gap,
+    Layout,
+    Template,
+    Trees,
+    best_fills,
+    check_whole_numbers,
+    select_conditions,
+)
+
+from .joins import join_scores
+from .paper import believed_lengths
+from .prior import UNFITTED, LengthPrior, ScoreKind
 
 MAX_LAYOUTS = 40
 """Combinations of lengths that climbing searches at most."""
+
+LengthRule: TypeAlias = Literal["unknown", "paper"]
 
 Lengths: TypeAlias = tuple[int, ...]
 """One length per gap."""
 
 Search: TypeAlias = Callable[[list[Layout], list[int]], list[list[Fill]]]
 """(layouts, the template that each is a variant of) -> the fills of each."""
+
+
+@dataclass(frozen=True)
+class LengthSettings:
+    lengths: LengthRule = "unknown"
+    max_length: int = 20
+    num_lengths: int | None = 3
+    length_prior: LengthPrior = UNFITTED
+
+    def __post_init__(self) -> None:
+        check_whole_numbers(self, max_length=1)
+        if self.num_lengths is not None:
+            check_whole_numbers(self, num_lengths=1)
+        if self.lengths not in ("unknown", "paper"):
+            raise ValueError(f"`lengths` must be 'unknown' or 'paper', but is {self.lengths!r}")
+
+    @property
+    def compare(self) -> bool:
+        """Whether lengths are compared by the prior; the paper knows none."""
+        return self.lengths == "unknown"
 
 
 @dataclass(frozen=True)
@@ -50,7 +81,7 @@ class Plan:
         """What to search next, given what was found with the combinations searched so far."""
         if not self.climbs:
             return []
-        best = max(found, key=lambda each: max((fill.standing for fill in found[each]), default=-torch.inf))
+        best = max(found, key=lambda each: max((f.ranking_score - f.penalty for f in found[each]), default=-torch.inf))
         fresh = [lengths for lengths in neighbours(best) if self.allows(lengths) and lengths not in found]
         return fresh[: MAX_LAYOUTS - len(found)]
 
@@ -69,78 +100,73 @@ def neighbours(lengths: Lengths) -> Iterator[Lengths]:
 
 
 def fill_gaps(
-    method: str,
     templates: Sequence[Template],
-    required: Sequence[Sequence[int]],
     plans: Sequence[Plan],
     search: Search,
-    settings: Settings,
+    kind: ScoreKind,
+    settings: LengthSettings,
+    wanted: int,
 ) -> list[list[Fill]]:
-    """Search every template with the lengths of its plan, and rank what was found at all of them."""
+    """Search every template with the lengths of its plan, and rank what was found at all of them, `kind` of score."""
     found: list[dict[Lengths, list[Fill]]] = [{} for _ in templates]
-    wanted = {index: list(plan.first) for index, plan in enumerate(plans)}
-    while wanted:
-        asked = [(index, lengths) for index, several in wanted.items() for lengths in several]
-        layouts = [Layout.of(stretch(templates[index], lengths), required[index]) for index, lengths in asked]
+    open_lengths = {index: list(plan.first) for index, plan in enumerate(plans)}
+    while open_lengths:
+        asked = [(index, lengths) for index, several in open_lengths.items() for lengths in several]
+        layouts = [Layout.of(templates[index], lengths) for index, lengths in asked]
         for (index, lengths), fills in zip(asked, search(layouts, [index for index, _ in asked]), strict=True):
-            found[index][lengths] = [_across(method, fill, lengths, plans[index], settings) for fill in fills]
-        wanted = {index: more for index in wanted if (more := plans[index].after(found[index]))}
-    return [_merge(several, settings) for several in found]
+            found[index][lengths] = [_across(fill, lengths, plans[index], kind, settings) for fill in fills]
+        open_lengths = {index: more for index in open_lengths if (more := plans[index].after(found[index]))}
+    # Two combinations of lengths may make the same sentence: it is returned once.
+    return [best_fills(itertools.chain.from_iterable(several.values()), wanted) for several in found]
 
 
-def _across(method: str, fill: Fill, lengths: Lengths, plan: Plan, settings: Settings) -> Fill:
+def _across(fill: Fill, lengths: Lengths, plan: Plan, kind: ScoreKind, settings: LengthSettings) -> Fill:
     """The fill, ranked so that it can be compared with fills of other lengths."""
     if not lengths:
         return fill
-    kinds: dict[str, ScoreKind] = {"forward": "forward", "backward": "backward", "rerank-max": "max"}
-    kind = kinds.get(method, "sum")
     scores = {
         "sum": fill.score,
         "max": max(fill.forward_score, fill.backward_score),
         "forward": fill.forward_score,
         "backward": fill.backward_score,
     }
-    bonus = settings.length_prior.bonus(kind, words=sum(lengths), given=plan.given)
-    ranking = scores[kind] + (bonus if settings.lengths == "unknown" else 0.0)
-    return replace(fill, ranking_score=ranking, lengths=lengths)
-
-
-def _merge(found: Mapping[Lengths, list[Fill]], settings: Settings) -> list[Fill]:
-    """The best over all lengths. Two combinations may make the same sentence: it is returned once."""
-    return best_fills(itertools.chain.from_iterable(found.values()), settings)
+    bonus = settings.length_prior.bonus(kind, words=sum(lengths), given=plan.given) if settings.compare else 0.0
+    return replace(fill, ranking_score=scores[kind] + bonus, lengths=lengths)
 
 
 def plan_lengths(
-    forward: StepModel,
-    backward: StepModel,
+    trees: Trees,
     templates: Sequence[Template],
-    settings: Settings,
-    *,
-    conditions: Conditions = None,
-    banned: Sequence[int] = (),
-    required: Sequence[Sequence[int]] | None = None,
+    conditions: Conditions,
+    num_required: Sequence[int],
+    settings: LengthSettings,
+    constraints: Callable[[int | None], Constraints],
 ) -> list[Plan]:
-    """What to try for each template; no lengths so short that its `required` words do not fit."""
-    required = [()] * len(templates) if required is None else required
-    plans = [_range_plan(template, len(words), settings) for template, words in zip(templates, required, strict=True)]
-    chosen = [index for index, plan in enumerate(plans) if len(plan.ranges) == 1 and _judged(plan, settings)]
-    sides = [_sides(templates[index]) for index in chosen]
-    conditions = select_conditions(conditions, chosen)
-    options = (settings, conditions, banned)
+    """What to try for each template of the trees; no lengths so short that its required words do not fit.
+
+    `constraints` gives those of plain searches, under which one token more may be allowed.
+    """
+    plans = [range_plan(template, words, settings) for template, words in zip(templates, num_required, strict=True)]
+    chosen = [index for index, plan in enumerate(plans) if len(plan.ranges) == 1 and _must_choose(plan, settings)]
+    if not chosen:
+        return plans
+    picked = [templates[index] for index in chosen]
     if settings.lengths == "paper":
-        ends = _run_on_both(forward, backward, sides, *options)
+        given = select_conditions(conditions, chosen)
+        ends = believed_lengths(trees, picked, given, settings.max_length, constraints)
         for index, (low, high) in zip(chosen, ends, strict=True):
             allowed = plans[index].ranges[0]
             low, high = (min(max(length, allowed[0]), allowed[-1]) for length in (low, high))
             plans[index] = replace(plans[index], first=tuple((length,) for length in range(low, high + 1)))
         return plans
     rooms = [plans[index].ranges[0][-1] for index in chosen]
-    for index, meeting in zip(chosen, meet(forward, backward, sides, rooms, *options), strict=True):
-        plans[index] = _keep_best(plans[index], meeting, settings)
+    joins = join_scores(trees, picked, rooms, constraints(None), chosen)
+    for index, scores in zip(chosen, joins, strict=True):
+        plans[index] = _keep_best(plans[index], scores, settings)
     return plans
 
 
-def _range_plan(template: Template, num_required: int, settings: Settings) -> Plan:
+def range_plan(template: Template, num_required: int, settings: LengthSettings) -> Plan:
     """All combinations of the lengths that the gaps may have, or where climbing through them begins."""
     gaps = [token for token in template if isinstance(token, Gap)]
     if not gaps:
@@ -172,53 +198,29 @@ def _alike(ranges: Sequence[range], least: int) -> list[Lengths]:
     return [each for each in enough if each == enough[0] or sum(each) <= lengths[-1]]
 
 
-def _lengths_of(gap: Gap, given: int, settings: Settings) -> range:
+def _lengths_of(gap: Gap, given: int, settings: LengthSettings) -> range:
     """From its minimum to its maximum; where that was left open, to what `max_length` and the length prior allow."""
     most = gap.maximum
     if most is None:
-        room = settings.length_prior.room(given) if settings.lengths == "unknown" else None
+        room = settings.length_prior.room(given) if settings.compare else None
         most = settings.max_length if room is None else min(settings.max_length, max(room, gap.minimum))
     if gap.minimum > most:
         raise ValueError(f"`max_length` must be at least the {gap.minimum} words of a blank, but is {most}")
     return range(gap.minimum, most + 1)
 
 
-def _judged(plan: Plan, settings: Settings) -> bool:
+def _must_choose(plan: Plan, settings: LengthSettings) -> bool:
     """Whether there are more lengths than are to be searched."""
-    return settings.lengths == "paper" or (settings.num_lengths is not None and len(plan.first) > settings.num_lengths)
+    return not settings.compare or (settings.num_lengths is not None and len(plan.first) > settings.num_lengths)
 
 
-def _keep_best(plan: Plan, meeting: Sequence[float], settings: Settings) -> Plan:
-    """The `num_lengths` lengths at which the beams meet best; and 0 where it is allowed, which has no place to meet."""
+def _keep_best(plan: Plan, joins: Sequence[float], settings: LengthSettings) -> Plan:
+    """The `num_lengths` lengths at which the beams join best; and 0 where it is allowed, which has no place to join."""
     prior = settings.length_prior
     worth = {
-        length: score + prior.bonus("meeting", words=length, given=plan.given)
-        for length, score in enumerate(meeting, start=1)
+        length: score + prior.bonus("join", words=length, given=plan.given)
+        for length, score in enumerate(joins, start=1)
         if length in plan.ranges[0]
     }
     best = sorted(worth, key=lambda length: -worth[length])[: settings.num_lengths]
     return replace(plan, first=tuple((length,) for length in plan.ranges[0] if length in best or length == 0))
-
-
-def _sides(template: Template) -> Sides:
-    place = next(place for place, token in enumerate(template) if isinstance(token, Gap))
-    left, right = (
-        [token for token in side if not isinstance(token, Gap)] for side in (template[:place], template[place:])
-    )
-    return left, right
-
-
-def _run_on_both(
-    forward: StepModel,
-    backward: StepModel,
-    sides: Sequence[Sides],
-    settings: Settings,
-    conditions: Conditions,
-    banned: Sequence[int],
-) -> list[tuple[int, int]]:
-    """The shorter and the longer of the two lengths that the models, each alone, would give a gap."""
-    lefts, rights = [left for left, _ in sides], [right for _, right in sides]
-    from_left = run_on("forward", forward, lefts, rights, settings, conditions, banned)
-    lefts, rights = ([side[::-1] for side in several] for several in (lefts, rights))
-    from_right = run_on("backward", backward, rights, lefts, settings, conditions, banned)
-    return [(min(both), max(both)) for both in zip(from_left, from_right, strict=True)]

@@ -1,13 +1,13 @@
-"""What search asks of a model, and the little it does to a model's state.
+"""What search asks of a model, and the little that it does to a model's state.
 
-A model reads tokens in one direction and says what comes next: `log P(y_t | y_<t, x)`. Whether "before" means
-left or right is decided by the argument it is passed as, never by the model.
+A model reads tokens in one direction and says what comes next: `log P(y_t | y_<t, x)`. Whether "before" means left or
+right is decided by the argument it is passed as, never by the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,7 +20,13 @@ Conditions: TypeAlias = Tensor | Sequence[Any] | None
 
 
 class StepModel(Protocol):
-    """A sequence model that reads in one direction. Returned log probabilities are normalised over the vocabulary."""
+    """A sequence model that reads in one direction. Returned log probabilities are normalised over the vocabulary.
+
+    A model may also have `score(continuations, state, floors=None) -> (R,)`: the log probability of R ragged, non-empty
+    continuations after their first tokens, each read from its row of the state. It spares the model the whole
+    distributions; a model without it is stepped. A row that falls below its floor (R,) is of no more interest: the
+    model may stop there, and give any value below the floor.
+    """
 
     vocab_size: int
 
@@ -36,20 +42,6 @@ class StepModel(Protocol):
         """Read one token (R,) in each of R rows; returns log_probs (R, V) of the next token and the new state.
 
         `state` is not to be changed in place: search may step from the same rows again.
-        """
-        ...
-
-
-@runtime_checkable
-class ScoringModel(StepModel, Protocol):
-    """A model that can also score given tokens, and so be spared the whole distributions. Others are stepped."""
-
-    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor | None = None) -> Tensor:
-        """The log probability (R,) of R ragged, non-empty continuations after their first tokens, as in `start`.
-
-        Row i reads `continuations[i]` from row i of `state`, which is not to be changed in place. (What the first token
-        costs, search has been told already: it stands in the log_probs that came with the state.) A row that falls
-        below its floor (R,) is of no more interest: the model may stop there, and give any value below the floor.
         """
         ...
 
@@ -72,28 +64,14 @@ def map_state(function: Callable[..., Tensor], *states: State) -> State:
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    return map_state(lambda tensor: tensor.index_select(0, rows), state)
+    return map_state(lambda tensor: tensor.index_select(0, rows.to(tensor.device)), state)
 
 
-def join_rows(states: Sequence[State]) -> State:
-    return states[0] if len(states) == 1 else map_state(lambda *tensors: torch.cat(tensors), *states)
-
-
-def row_shapes(state: State) -> tuple[torch.Size, ...]:
-    """The shapes of a state's tensors but for their rows: states that agree in them can be joined."""
-    shapes: list[torch.Size] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        shapes.append(tensor.shape[1:])
-        return tensor
-
-    map_state(note, state)
-    return tuple(shapes)
-
-
-def replace_rows(state: State, rows: Tensor, fresh: State, *, in_place: bool) -> State:
-    replace = Tensor.index_copy_ if in_place else Tensor.index_copy
-    return map_state(lambda old, new: replace(old, 0, rows, new), state, fresh)
+def shapes(state: State) -> list[torch.Size]:
+    """The shape of every tensor of a state."""
+    found: list[torch.Size] = []
+    map_state(lambda tensor: found.append(tensor.shape) or tensor, state)  # type: ignore[func-returns-value]
+    return found
 
 
 def select_conditions(conditions: Conditions, examples: Sequence[int]) -> Conditions:

@@ -6,7 +6,7 @@ Every word more costs probability, so the plain score of a fill prefers short on
 
 where P is counted from real sentences. The two weights belong to a kind of score, since each is misled by length in
 its own way: S ("sum"), the larger of the two whole-sequence scores ("max"), one model's ("forward", "backward"), and
-how well the two models' plain beams meet ("meeting"), by which lengths are chosen for the search.
+how well the two models' plain beams join ("join"), by which lengths are chosen for the search.
 
 The weights are fitted on validation data (`bibs calibrate`) as a conditional logit: the true length's probability
 
@@ -23,8 +23,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal
 
-ScoreKind = Literal["sum", "max", "forward", "backward", "meeting"]
-SCORE_KINDS: tuple[ScoreKind, ...] = ("sum", "max", "forward", "backward", "meeting")
+ScoreKind = Literal["sum", "max", "forward", "backward", "join"]
+SCORE_KINDS: tuple[ScoreKind, ...] = ("sum", "max", "forward", "backward", "join")
 
 SHARE_COVERED = 0.99
 """A gap is not tried so long that the sentence would be among the longest 1 % of those counted."""
@@ -59,7 +59,7 @@ class LengthPrior:
     max: LengthWeights = ONE_MODEL
     forward: LengthWeights = ONE_MODEL
     backward: LengthWeights = ONE_MODEL
-    meeting: LengthWeights = TWO_MODELS
+    join: LengthWeights = TWO_MODELS
     sentence_counts: tuple[int, ...] = ()  # how many sentences of 0, 1, 2, ... words there were
 
     def __post_init__(self) -> None:

@@ -12,23 +12,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from .pair import Fill
-from .settings import Settings
-from .template import Penalties, Template, Tokens, stretch
+from bibs.search import Fill, Layout, Template, Tokens
+
+from .slots import Penalties
 
 
 def answer_in_turn(
-    find: Callable[[Sequence[Penalties]], list[list[Fill]]], templates: Sequence[Template], settings: Settings
+    find: Callable[[Sequence[Penalties]], list[list[Fill]]],
+    templates: Sequence[Template],
+    num_answers: int,
+    diversity_penalty: float,
 ) -> list[list[Fill]]:
     """One answer of every template after the other. `find` searches all templates, each with its own penalties."""
     answers: list[dict[Tokens, Fill]] = [{} for _ in templates]
     held: list[Counter[int]] = [Counter() for _ in templates]
-    for _ in range(settings.num_return_sequences):
-        penalties = [{token: settings.diversity_penalty * n for token, n in counts.items()} for counts in held]
+    for _ in range(num_answers):
+        penalties = [{token: diversity_penalty * n for token, n in counts.items()} for counts in held]
         for template, given, counts, fills in zip(templates, answers, held, find(penalties), strict=True):
             new = next((fill for fill in fills if fill.tokens not in given), None)
             if new is not None:
                 given[new.tokens] = new
-                slots = stretch(template, new.lengths)
-                counts.update({token for token, slot in zip(new.tokens, slots, strict=True) if slot is None})
+                layout = Layout.of(template, new.lengths)
+                region = new.tokens[len(layout.context) : len(layout.context) + len(layout.region)]
+                counts.update(set(layout.free_words(region)))
     return [sorted(given.values(), key=lambda fill: -fill.ranking_score) for given in answers]

@@ -1,0 +1,46 @@
+"""Every fill there is, for small problems and to judge the rest."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import torch
+
+from bibs.search import Batch, Fill, Fills, Settings, Side, finish
+
+from .settings import BaselineSettings
+
+
+def enumerate_fills(batch: Batch, settings: Settings, baseline: BaselineSettings) -> list[list[Fill]]:
+    """Score all fills of each template by S."""
+    proposals: list[Fills] = []
+    for example, layout in enumerate(batch.layouts):
+        allowed = _allowed(batch.forward, example)
+        if prod(map(len, allowed)) > baseline.max_fills:
+            free = [len(tokens) for tokens, slot in zip(allowed, layout.region, strict=True) if slot is None]
+            raise ValueError(
+                f"`method` 'exact' must not enumerate more than {baseline.max_fills} fills (`max_fills`), "
+                f"but {len(free)} free slots of {free[0]} tokens make {free[0]}^{len(free)}"
+            )
+        _read_all(batch.forward, example, allowed)
+        _read_all(batch.backward, example, allowed[::-1])
+        possible = batch.forward.rules.penalty
+        proposals.append({fill: 0.0 for fill in product(*allowed) if possible(example, fill) < torch.inf})
+    return finish(batch, proposals, settings, "sum")
+
+
+def _allowed(side: Side, example: int) -> list[list[int]]:
+    """The tokens that may stand in each slot."""
+    row = torch.tensor([example], device=side.prefixes.device)
+    biases = (side.rules.bias(row, slot)[0] for slot in range(len(side.layouts[example].region)))
+    return [(bias > -torch.inf).nonzero().flatten().tolist() for bias in biases]
+
+
+def _read_all(side: Side, example: int, allowed: list[list[int]]) -> None:
+    """Read every beginning into the tree, so that fills share what they begin with."""
+    device = side.prefixes.device
+    nodes = torch.tensor([side.roots[example]], device=device)
+    for tokens in allowed[:-1]:
+        choices = torch.tensor(tokens, device=device)
+        nodes = side.prefixes.read(nodes.repeat_interleave(len(choices)), choices.repeat(len(nodes)))

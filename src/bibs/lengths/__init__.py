@@ -1,0 +1,20 @@
+"""Blanks of unknown length: which lengths are tried, how they compare, and the paper's rule."""
+
+from .joins import join_scores
+from .plan import LengthRule, LengthSettings, Plan, fill_gaps, plan_lengths, range_plan
+from .prior import SCORE_KINDS, UNFITTED, LengthPrior, LengthWeights, ScoreKind
+
+__all__ = [
+    "SCORE_KINDS",
+    "UNFITTED",
+    "LengthPrior",
+    "LengthRule",
+    "LengthSettings",
+    "LengthWeights",
+    "Plan",
+    "ScoreKind",
+    "fill_gaps",
+    "join_scores",
+    "plan_lengths",
+    "range_plan",
+]

@@ -1,0 +1,248 @@
+"""The door for token ids: every method by name, every option once, everything checked before it is searched."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, TypedDict, TypeVar
+
+import torch
+from typing_extensions import Unpack
+
+from bibs import baselines
+from bibs.baselines import BaselineSettings
+from bibs.constraints import Demands, Penalties, answer_in_turn
+from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, fill_gaps, plan_lengths
+from bibs.search import (
+    Conditions,
+    Fill,
+    Gap,
+    Layout,
+    Method,
+    Settings,
+    Size,
+    Start,
+    StepModel,
+    Template,
+    Tokens,
+    Trees,
+    cut_into_batches,
+    search_both_ways,
+    select_conditions,
+)
+
+METHODS: dict[str, Callable[..., list[list[Fill]]]] = {
+    "bibs": search_both_ways,
+    "forward": baselines.search_forward,
+    "backward": baselines.search_backward,
+    "rerank-max": baselines.search_rerank_max,
+    "rerank-sum": baselines.search_rerank_sum,
+    "gsn": baselines.gsn,
+    "gsn-random": baselines.gsn_random,
+    "coordinate": baselines.coordinate_descent,
+    "unidirectional-gibbs": baselines.unidirectional_gibbs,
+    "exact": baselines.enumerate_fills,
+}
+SAMPLERS = ("gsn", "gsn-random", "coordinate", "unidirectional-gibbs")
+WITH_SETTINGS = (*SAMPLERS, "exact")
+SCORE_KINDS_OF: dict[str, ScoreKind] = {"forward": "forward", "backward": "backward", "rerank-max": "max"}
+"""By what kind of score a method compares lengths; the others by S."""
+
+S = TypeVar("S")
+
+MAX_REQUIRED = 4
+"""How many words may be required: the search keeps beams for every subset of them."""
+
+
+class Options(TypedDict, total=False):
+    """How a search is run. What is left out has the default that stands behind it."""
+
+    num_beams: int  # 5
+    num_rounds: int  # 4: a round is one pass each way, after a plain first pass
+    num_return_sequences: int  # 1: how many distinct fills come back, best first
+    diversity_penalty: float  # 0.0: what a token loses for each answer before that holds it
+    start: Start  # "both" ends; "backward" is the paper's
+    rescore: bool  # True: the fills of all passes are scored exactly; False: the last pass's, in its own order
+    trace: bool  # False: keep the top fill and the frontiers of every pass on each result
+    lookup: bool  # True: False asks the models again for what they have said, with the same result
+    batch_size: int | None  # None: as many templates at once as make about 320 rows and fit in the memory
+    max_memory: int  # 512: MiB that the search may keep
+    lengths: LengthRule  # "unknown": how the lengths of gaps are found; "paper": by the paper's rule
+    max_length: int  # 20: the most words of a gap that does not say
+    num_lengths: int | None  # 3: how many lengths of a gap are searched; None: all
+    length_prior: LengthPrior  # how fills of different lengths compare
+    seed: int  # 0: of the samplers
+    shortlist: int  # 100: tokens that "unidirectional-gibbs" tries in each slot
+    max_fills: int  # 100,000: the most that "exact" enumerates
+
+
+@torch.inference_mode()
+def fill_templates(
+    forward: StepModel,
+    backward: StepModel,
+    templates: Sequence[Template],
+    *,
+    method: str = "bibs",
+    conditions: Conditions = None,
+    banned: Sequence[int] = (),
+    must_include: Sequence[Sequence[int]] | None = None,
+    **options: Unpack[Options],
+) -> list[list[Fill]]:
+    """Fill the free slots of each template by one of `METHODS`; per template, distinct fills, best first.
+
+    A template is a list of token ids with None at each free slot and a `Gap` at each blank of unknown length; START and
+    END are ordinary fixed tokens at its two ends. `conditions` holds one per template, handed to the models (an image
+    vector, say). `banned` ids never fill a free slot (START, END, UNK); each id of a template's `must_include` (at most
+    four; each doubles the cost) fills at least one. The samplers take neither `must_include` nor a
+    `diversity_penalty`. `Options` says what the others mean.
+    """
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
+    for name in options:
+        if name not in Options.__annotations__:
+            raise TypeError(f"fill_templates() got an unexpected keyword argument {name!r}")
+    settings, lengths = pick_settings(Settings, options), pick_settings(LengthSettings, options)
+    baseline = pick_settings(BaselineSettings, options)
+    penalty = options.get("diversity_penalty", 0.0)
+    required = [()] * len(templates) if must_include is None else must_include
+    check_problem(forward, backward, templates, conditions, banned)
+    check_required(required, templates, banned, forward.vocab_size)
+    check_method(method, required, penalty)
+    run: Method = partial(METHODS[method], baseline=baseline) if method in WITH_SETTINGS else METHODS[method]
+    kind = SCORE_KINDS_OF.get(method, "sum")
+    trees = Trees.of(forward, backward, settings)
+
+    def fill_batch(some: Sequence[Template], words: Sequence[Tokens], given: Conditions) -> list[list[Fill]]:
+        trees.begin(some, given)
+        plain = Demands.plain(forward.vocab_size, banned, len(some))
+        plans = plan_lengths(trees, some, given, list(map(len, words)), lengths, plain.allowing)
+
+        def find(penalties: Sequence[Penalties]) -> list[list[Fill]]:
+            search = partial(trees.search, run, constraints=replace(plain, required=words, penalties=penalties))
+            return fill_gaps(some, plans, search, kind, lengths, settings.num_return_sequences)
+
+        if penalty:
+            return answer_in_turn(find, some, settings.num_return_sequences, penalty)
+        return find(plain.penalties)
+
+    sizes = [_size(template, len(words), lengths) for template, words in zip(templates, required, strict=True)]
+    results: list[list[Fill]] = [[] for _ in templates]
+    for batch in cut_into_batches(sizes, settings, forward.vocab_size):
+        words = [tuple(required[index]) for index in batch]
+        found = fill_batch([templates[index] for index in batch], words, select_conditions(conditions, batch))
+        for index, fills in zip(batch, found, strict=True):
+            results[index] = fills
+    say_if_fewer(results, settings.num_return_sequences)
+    return results
+
+
+def bidirectional_beam_search(
+    forward: StepModel,
+    backward: StepModel,
+    templates: Sequence[Template],
+    *,
+    conditions: Conditions = None,
+    banned: Sequence[int] = (),
+    must_include: Sequence[Sequence[int]] | None = None,
+    **options: Unpack[Options],
+) -> list[list[Fill]]:
+    """`fill_templates` by Bidirectional Beam Search: fill the free slots of each template so that both models agree."""
+    given: dict[str, Any] = {"conditions": conditions, "banned": banned, "must_include": must_include}
+    return fill_templates(forward, backward, templates, method="bibs", **given, **options)
+
+
+def pick_settings(kind: type[S], options: Options) -> S:
+    """The settings of one kind among the options."""
+    return kind(**{f.name: options[f.name] for f in fields(kind) if f.name in options})  # type: ignore[arg-type,literal-required]
+
+
+def _size(template: Template, num_required: int, lengths: LengthSettings) -> Size:
+    """What a template takes: several layouts, where it has gaps."""
+    gaps = [token for token in template if isinstance(token, Gap)]
+    layout = Layout.of(template, [gap.maximum or lengths.max_length for gap in gaps])
+    weight = max(1, (lengths.num_lengths or 3) * len(gaps))
+    return Size(1 << num_required, len(layout.region), len(layout.context) + len(layout.rest), weight)
+
+
+def say_if_fewer(results: Sequence[Sequence[Fill]], num_return_sequences: int) -> None:
+    short = [index for index, fills in enumerate(results) if len(fills) < num_return_sequences]
+    if short and num_return_sequences > 1:
+        warnings.warn(
+            f"`num_return_sequences` is {num_return_sequences}, but only {len(results[short[0]])} distinct fills were "
+            f"found for `templates[{short[0]}]`" + (f" and fewer for {len(short) - 1} others" if short[1:] else ""),
+            stacklevel=4,
+        )
+
+
+def check_problem(
+    forward: StepModel,
+    backward: StepModel,
+    templates: Sequence[Template],
+    conditions: Conditions,
+    banned: Sequence[int],
+) -> None:
+    if forward.vocab_size != backward.vocab_size:
+        raise ValueError(
+            f"`forward` and `backward` must share one vocabulary, "
+            f"but their `vocab_size` are {forward.vocab_size} and {backward.vocab_size}"
+        )
+    if conditions is not None and len(conditions) != len(templates):
+        raise ValueError(f"`conditions` must hold one per template ({len(templates)}), but holds {len(conditions)}")
+    for token in banned:
+        if not 0 <= token < forward.vocab_size:
+            raise ValueError(f"`banned` must hold ids from 0 to {forward.vocab_size - 1}, but holds {token}")
+    for index, template in enumerate(templates):
+        check_template(f"`templates[{index}]`", template, forward.vocab_size)
+
+
+def check_template(name: str, template: Template, vocab_size: int) -> None:
+    if isinstance(template, (int, str)) or not isinstance(template, Sequence):
+        raise ValueError(f"{name} must be a list of token ids and None, but is {template!r}")
+    if not template:
+        raise ValueError(f"{name} must hold at least one slot, but is empty")
+    for token in template:
+        if not (token is None or isinstance(token, Gap) or _is_id(token, vocab_size)):
+            raise ValueError(f"{name} must hold None, gaps or ids from 0 to {vocab_size - 1}, but holds {token!r}")
+    for end, token in (("first", template[0]), ("last", template[-1])):
+        if not isinstance(token, int):
+            raise ValueError(f"{name} must have fixed tokens (START, END) at both ends, but its {end} slot is free")
+
+
+def check_required(
+    required: Sequence[Sequence[int]], templates: Sequence[Template], banned: Sequence[int], vocab_size: int
+) -> None:
+    if len(required) != len(templates):
+        raise ValueError(f"`must_include` must hold one per template ({len(templates)}), but holds {len(required)}")
+    for index, (tokens, template) in enumerate(zip(required, templates, strict=True)):
+        name = f"`must_include[{index}]`"
+        if isinstance(tokens, (int, str)) or not isinstance(tokens, Sequence):
+            raise ValueError(f"{name} must be a list of token ids, but is {tokens!r}")
+        if len(tokens) > MAX_REQUIRED:
+            raise ValueError(f"{name} must hold at most {MAX_REQUIRED} tokens, but holds {len(tokens)}")
+        for token in tokens:
+            if not _is_id(token, vocab_size):
+                raise ValueError(f"{name} must hold ids from 0 to {vocab_size - 1}, but holds {token!r}")
+            if token in banned:
+                raise ValueError(f"{name} must hold no id that is `banned`, but holds {token}")
+        if len(set(tokens)) < len(tokens):
+            raise ValueError(f"{name} must hold distinct ids, but holds {list(tokens)}")
+        longest = [math.inf if slot.maximum is None else slot.maximum for slot in template if isinstance(slot, Gap)]
+        room = sum(slot is None for slot in template) + sum(longest)
+        if len(tokens) > room:
+            raise ValueError(f"{name} must fit in the free slots of its template ({room:g}), but holds {len(tokens)}")
+
+
+def check_method(method: str, required: Sequence[Sequence[int]], diversity_penalty: float) -> None:
+    if not 0 <= diversity_penalty < math.inf:
+        raise ValueError(f"`diversity_penalty` must be a number of at least 0, but is {diversity_penalty!r}")
+    if method in SAMPLERS and any(required):
+        raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
+    if method in SAMPLERS and diversity_penalty:
+        raise ValueError(f"`diversity_penalty` must be 0 where `method` is a sampler, but {method!r} is one")
+
+
+def _is_id(token: object, vocab_size: int) -> bool:
+    return isinstance(token, int) and not isinstance(token, bool) and 0 <= token < vocab_size

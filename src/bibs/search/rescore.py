@@ -1,0 +1,90 @@
+"""Exact scores of fills: S(Y) = log P_f(Y) + log P_g(Y), whole sequence, context included.
+
+The two trees know most of what was searched; the models are asked for the rest of each sentence. Every further token
+only lowers a score, so a fill is given up as soon as what is known of its S is below the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+
+from .beam import Fills, Side
+from .problem import Direction, Fill, Layout, Settings, Tokens
+
+MARGIN = 1e-3
+"""By how much a fill must be worse than another before it is given up: sums of float32 differ by less."""
+
+Ranking: TypeAlias = Literal["own", "sum", "max"]
+"""By what the method itself says, or by the sum or the larger of the two whole-sequence scores."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Layouts that are searched together, before the two models."""
+
+    forward: Side
+    backward: Side
+
+    def __getitem__(self, direction: Direction) -> Side:
+        return self.forward if direction == "forward" else self.backward
+
+    @property
+    def layouts(self) -> Sequence[Layout]:
+        return self.forward.layouts
+
+    def fills(self, direction: Direction, end: int) -> Fills:
+        """Complete fills that a pass ended with, from left to right."""
+        turn = 1 if direction == "forward" else -1
+        return {fill[::turn]: value for fill, value in self[direction].ends[end].items()}
+
+
+def score_both(batch: Batch, asked: Sequence[tuple[int, Tokens]], floors: Sequence[float]) -> list[tuple[float, float]]:
+    """(forward_score, backward_score) of fills of examples: exact, where their sum reaches the fill's floor."""
+    known = [
+        side.prefixes.recall(
+            [side.roots[example] for example, _ in asked],
+            [(*fill[::turn], *side.layouts[example].rest) for example, fill in asked],
+        )
+        for side, turn in ((batch.forward, 1), (batch.backward, -1))
+    ]
+    needed = known[0].totals.new_tensor(floors)
+    anything = needed == -torch.inf  # whatever the other model says, be it that nothing is possible
+    forward = batch.forward.prefixes.score(known[0], (needed - known[1].totals).masked_fill(anything, -torch.inf))
+    backward = batch.backward.prefixes.score(known[1], (needed - forward).masked_fill(anything, -torch.inf))
+    return list(zip(forward.tolist(), backward.tolist(), strict=True))
+
+
+def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking: Ranking) -> list[list[Fill]]:
+    """Score what was proposed for each example, from left to right, best guess first; sort it, and keep the best."""
+    wanted, penalty = settings.num_return_sequences, batch.forward.rules.penalty
+    results: list[list[Fill]] = [[] for _ in proposals]
+    floors = [-torch.inf] * len(proposals)
+    # By S, the first few are scored whole. The others have to reach the last of those, or are given up.
+    few, others = slice(wanted), slice(wanted, None)
+    for part in {"own": [few], "max": [slice(None)], "sum": [few, others]}[ranking]:
+        asked = [(example, fill) for example, proposal in enumerate(proposals) for fill in list(proposal)[part]]
+        needed = [floors[example] + penalty(example, fill) for example, fill in asked]
+        scores = score_both(batch, asked, needed)
+        for (example, fill), floor, (forward, backward) in zip(asked, needed, scores, strict=True):
+            layout, lost = batch.layouts[example], penalty(example, fill)
+            by = {"own": proposals[example][fill] + lost, "sum": forward + backward, "max": max(forward, backward)}
+            # A template without a blank always comes back, even where a model thinks it impossible.
+            if forward + backward >= floor and (by[ranking] > -torch.inf or not layout.region):
+                tokens = layout.fill(fill)
+                results[example].append(Fill(tokens, forward + backward, by[ranking], forward, backward, penalty=lost))
+        for example, found in enumerate(results):
+            if len(found) == wanted:
+                floors[example] = min(fill.score - fill.penalty for fill in found) - MARGIN
+    return [best_fills(found, wanted) for found in results]
+
+
+def best_fills(fills: Iterable[Fill], count: int) -> list[Fill]:
+    """The best distinct fills, best first."""
+    distinct: dict[Tokens, Fill] = {}
+    for fill in sorted(fills, key=lambda fill: fill.penalty - fill.ranking_score):
+        distinct.setdefault(fill.tokens, fill)
+    return list(distinct.values())[:count]
