@@ -102,9 +102,12 @@ class Problem:
 
     def select(self, numbers: Sequence[int]) -> Problem:
         """The same with some of the templates."""
-        pick = lambda several: several and [several[number] for number in numbers]  # noqa: E731
-        parts = map(pick, (self.templates, self.required, self.conditions))
-        return replace(self, **dict(zip(("templates", "required", "conditions"), parts, strict=True)))
+
+        def pick(several: Any) -> Any:
+            return several and [several[number] for number in numbers]
+
+        given = {"required": pick(self.required), "conditions": pick(self.conditions)}
+        return replace(self, templates=pick(self.templates), **given)
 
     def alone(self) -> Iterator[Problem]:
         return (self.select([number]) for number in range(len(self.templates)))

@@ -55,7 +55,6 @@ STARTS = (*ONE_END, "both")
 KNOWN = ("plain", "fixed", "zeros", "required")
 ALL_LENGTHS = {"lengths": "unknown", "num_lengths": None}
 few = st.integers(1, 3)
-data = st.data()
 
 
 def laws(num_examples: int) -> Callable[[Any], Any]:
@@ -84,7 +83,7 @@ def check_exact(problem: Problem, method: str, found: Sequence[Sequence[Fill]], 
 
 @of_each(EXACT)
 @laws(4)
-@given(data)
+@given(data=st.data())
 def test_with_wide_beams_the_answers_are_the_best_of_all_fills_in_order(method, feature, data):
     problem = data.draw(problems(feature))
     count = 4 if feature.startswith("diverse") else 999
@@ -142,7 +141,7 @@ def check_passes(problem: Problem, fill: Fill, judged: Sequence[JudgedPass]) -> 
 
 @pytest.mark.parametrize("feature", [*KNOWN, "gap", "required gap"])
 @laws(20)
-@given(data)
+@given(data=st.data())
 def test_every_pass_equals_the_pass_over_all_connections(feature, data):
     problem, options = data.draw(problems(feature, least_gap=1)), data.draw(pass_options)
     found = problem.fill(trace=True, num_return_sequences=3, lookup=data.draw(st.booleans()), **options)
@@ -174,7 +173,7 @@ def test_every_pass_of_a_later_answer_equals_the_pass_by_hand_with_what_words_lo
 
 @pytest.mark.parametrize("feature", KNOWN)
 @laws(20)
-@given(data)
+@given(data=st.data())
 def test_the_answer_is_the_best_of_all_fills_that_the_passes_found(feature, data):
     problem, options = data.draw(one_blank[feature]).select([0]), data.draw(pass_options)
     passes = judged_passes(problem, problem.template, **options)
@@ -187,7 +186,7 @@ def test_the_answer_is_the_best_of_all_fills_that_the_passes_found(feature, data
 
 @pytest.mark.parametrize("feature", KNOWN)
 @laws(25)
-@given(data)
+@given(data=st.data())
 def test_without_rescoring_the_answer_is_the_literal_last_pass(feature, data):
     problem, options = data.draw(one_blank[feature]).select([0]), data.draw(pass_options)
     last = found_by(problem, judged_passes(problem, problem.template, **options)[-1])
@@ -224,7 +223,7 @@ def test_a_search_whose_passes_cycle_ends_whatever_the_rounds():
 
 @of_each(CASES)
 @laws(3)
-@given(data)
+@given(data=st.data())
 def test_a_batch_equals_its_items_in_any_order_and_batch_size(method, feature, data):
     problem = data.draw(problems(feature))
     options = {"num_beams": data.draw(few), "num_rounds": 2, "num_return_sequences": 2}
@@ -253,7 +252,7 @@ def test_many_ragged_examples_equal_one_by_one_and_step_no_more_rows():
 
 @pytest.mark.parametrize("feature", ["plain", "fixed"])
 @laws(20)
-@given(data)
+@given(data=st.data())
 def test_with_a_uniform_backward_model_the_first_forward_pass_is_plain_forward_search(feature, data):
     problem = data.draw(one_blank[feature]).select([0])
     problem = replace(problem, backward=MatrixModel.uniform(problem.forward.vocab_size))
@@ -280,7 +279,7 @@ MIRRORS = [
 
 @pytest.mark.parametrize(("method", "start", "feature"), MIRRORS)
 @laws(4)
-@given(data)
+@given(data=st.data())
 def test_turning_everything_round_mirrors_the_answer(method, start, feature, data):
     """The two ends change places. A search that begins at both is its own mirror image."""
     problem = data.draw(problems(feature))
@@ -295,7 +294,8 @@ def test_turning_everything_round_mirrors_the_answer(method, start, feature, dat
         for fills in turned
     ]
     assert_same(ours, back)
-    assert [[fill.rounds for fill in fills] for fills in ours] == [[fill.rounds for fill in fills] for fills in turned]
+    if "gap" not in feature:  # one sentence may be had with several lengths, each after rounds of its own
+        assert [[fill.rounds for fill in fills] for fills in ours] == [[f.rounds for f in fills] for fills in turned]
 
 
 # Fills are what was asked for, and have the scores they say (laws 2 and 7)
@@ -320,7 +320,7 @@ def check_fits(problem: Problem, fill: Fill) -> None:
 
 @of_each(CASES)
 @laws(5)
-@given(data)
+@given(data=st.data())
 def test_fills_are_distinct_and_sorted_keep_to_the_template_and_score_as_from_scratch(method, feature, data):
     problem = data.draw(problems(feature))
     options = {"num_beams": data.draw(few), "num_return_sequences": 3, "rescore": data.draw(st.booleans())}
@@ -361,7 +361,7 @@ def test_nothing_comes_back_where_nothing_is_possible(method):
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("feature", [feature for feature in FEATURES if not feature.startswith("diverse")])
 @laws(4)
-@given(data)
+@given(data=st.data())
 def test_the_best_score_never_falls_with_more_rounds(start, feature, data):
     problem = data.draw(problems(feature))
     num_beams, best = data.draw(few), [-math.inf] * len(problem.templates)
@@ -378,7 +378,7 @@ def test_the_best_score_never_falls_with_more_rounds(start, feature, data):
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("feature", FEATURES)
 @laws(4)
-@given(data)
+@given(data=st.data())
 def test_rounds_with_look_up_equal_rounds_without(start, feature, data):
     problem = data.draw(problems(feature))
     options = {"num_beams": data.draw(few), "rescore": data.draw(st.booleans()), "start": start}
@@ -394,7 +394,7 @@ def test_rounds_with_look_up_equal_rounds_without(start, feature, data):
 @pytest.mark.parametrize("lookup", [True, False])
 @pytest.mark.parametrize("feature", ["plain", "fixed", "required"])
 @laws(10)
-@given(data)
+@given(data=st.data())
 def test_no_pass_steps_more_than_b_rows_a_slot_and_contexts_are_read_once(feature, lookup, data):
     """B rows for every subset of the words that must appear. A model that scores is stepped by passes alone."""
     problem, num_beams = data.draw(problems(feature)).select([0]), data.draw(few)
@@ -447,7 +447,7 @@ BOUNDED = [(m, f) for m, f in CASES if m not in ("exact", "unidirectional-gibbs"
 
 @of_each(BOUNDED)
 @laws(4)
-@given(data)
+@given(data=st.data())
 def test_no_call_hands_a_model_more_rows_than_its_batch_allows(method, feature, data):
     problem, counting = data.draw(problems(feature)), data.draw(st.sampled_from([CountingModel, CountingScoringModel]))
     num_beams, batch_size = data.draw(few), data.draw(st.integers(1, 2))
@@ -472,7 +472,7 @@ def test_many_combinations_of_lengths_are_no_excuse_for_many_rows(counting):
 
 @of_each(CASES)
 @laws(3)
-@given(data)
+@given(data=st.data())
 def test_a_model_that_scores_and_gives_up_below_the_floor_changes_no_answer(method, feature, data):
     problem = data.draw(problems(feature))
     options = {"num_beams": data.draw(few), "num_rounds": 2, "num_return_sequences": data.draw(few)}
@@ -519,7 +519,7 @@ def test_a_model_with_gradients_on_works_and_leaves_no_graph(method):
 
 @pytest.mark.parametrize("feature", KNOWN)
 @laws(10)
-@given(data)
+@given(data=st.data())
 def test_a_search_from_both_ends_begins_with_a_plain_pass_from_each_and_pools_what_they_find(feature, data):
     problem, num_beams = data.draw(one_blank[feature]).select([0]), data.draw(few)
     found = problem.fill(num_beams=num_beams, start="both", trace=True)
@@ -534,7 +534,7 @@ def test_a_search_from_both_ends_begins_with_a_plain_pass_from_each_and_pools_wh
 
 @pytest.mark.parametrize("feature", [*KNOWN, "diverse"])
 @laws(6)
-@given(data)
+@given(data=st.data())
 def test_the_two_doors_are_one(feature, data):
     problem, options = data.draw(problems(feature)), data.draw(pass_options)
     options |= {"rescore": data.draw(st.booleans()), "lookup": data.draw(st.booleans()), "trace": True}
@@ -548,7 +548,7 @@ def test_the_two_doors_are_one(feature, data):
 
 @of_each((method, feature) for method, feature in EXACT if feature.startswith("diverse"))
 @laws(4)
-@given(data)
+@given(data=st.data())
 def test_the_plain_answer_is_among_those_that_differ_and_the_only_one_where_one_is_asked_for(method, feature, data):
     problem, options = data.draw(problems(feature)), {"num_beams": data.draw(few)}
     plain = problem.fill(method, diversity_penalty=0.0, **options)
