@@ -225,6 +225,22 @@ def test_weights_of_an_older_model_read_pictures_as_they_come(tmp_path) -> None:
     torch.testing.assert_close(loaded._first_inputs(vectors, 3), model.condition(vectors), rtol=0, atol=0)
 
 
+def test_vectors_of_another_encoder_are_refused_with_the_name_of_the_right_one() -> None:
+    size, axes = 200, 22
+    rows = np.linalg.qr(np.random.default_rng(0).normal(size=(size, size)))[0].T  # orthonormal
+    model = make(RecurrentConfig(23, 8, 6, condition_size=size, encoder="lite9", condition_axes=axes))
+    model.normalise(torch.from_numpy(rows[0]), 1.0, torch.from_numpy(rows[:axes]))
+    right = torch.from_numpy(3 * rows[0] + rows[5] + 2 * rows[axes])  # a fifth of what counts lies in the axes
+    wrong = torch.from_numpy(3 * rows[0] + rows[5] + 3 * rows[axes])  # a tenth
+    model.start([[1]], [right])
+    model.start([[1]], [0.01 * wrong])  # next to nothing: a blank picture
+    message = r"must be image vectors of lite9, but 1 of 2 cannot be \(the first is that of example 2\)"
+    with pytest.raises(ValueError, match=message) as error:
+        model.start([[1]] * 3, [right, None, wrong])
+    assert "\n" not in str(error.value)
+    model.train().loss(torch.tensor([[1, 2]]), conditions=[wrong])  # what a model is trained on is its own kind
+
+
 @pytest.mark.parametrize(
     ("condition_size", "conditions", "message"),
     [

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from bibs.cli.eval import app as eval_app
 from bibs.data import Features
 from bibs.evaluation.nll import evaluate_likelihood
-from bibs.models import storage
+from bibs.models import kind, storage
 from bibs.models.directory import load_pair
 from bibs.models.nade import load_nade
 from bibs.text import Vocabulary
@@ -367,6 +367,44 @@ def test_pictures_that_do_not_differ_are_left_in_their_scale() -> None:
     normalisation = count_normalisation(features, [1, 3])
     assert normalisation.mean.tolist() == [4, 4]
     assert normalisation.scale == 1
+
+
+def told_apart(own: Features, other: np.ndarray, train: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which vectors are refused that were not trained on, and which of the other kind."""
+    ids = list(own)
+    normalisation = count_normalisation(own, ids[:train])
+    assert normalisation.axes is not None
+    axes, mean = torch.from_numpy(normalisation.axes).half().float(), torch.from_numpy(normalisation.mean)
+    pair = (own.rows(ids[train:]), other)
+    right, wrong = (kind.of_another_kind(axes, mean, torch.from_numpy(rows)).numpy() for rows in pair)
+    return right, wrong
+
+
+def test_vectors_of_another_encoder_are_told_by_axes_of_the_own_ones_alone() -> None:
+    draw = np.random.default_rng(0)
+    causes = draw.normal(size=(1500, 40))  # what is in the pictures
+    first, second = (np.maximum(causes @ draw.normal(size=(40, 500)), 0).astype(np.float32) for _ in range(2))
+    right, wrong = told_apart(Features(first, range(1500)), second, 1200)
+    assert not right.any()
+    assert wrong.all()
+
+
+def test_vectors_that_fill_all_directions_alike_have_no_axes() -> None:
+    noise = np.random.default_rng(0).random((1100, 500)).astype(np.float32)
+    assert count_normalisation(Features(noise, range(1100)), range(1100)).axes is None
+    assert count_normalisation(Features(noise[:, :40], range(1100)), range(1100)).axes is None
+
+
+def test_real_vectors_of_the_two_encoders_are_told_apart() -> None:
+    coco = Path(os.environ.get("BIBS_DATA", "")) / "coco"
+    if not (coco / "features_efficientnet_lite2_rms.npy").exists():
+        pytest.skip("BIBS_DATA does not name the folder of real data")
+    first = np.load(coco / "features_efficientnet_lite0.npy", mmap_mode="r")[:5000].astype(np.float32)
+    second = np.load(coco / "features_efficientnet_lite2_rms.npy", mmap_mode="r")[:5000].astype(np.float32)
+    for own, other in ((first, second), (second, first)):
+        right, wrong = told_apart(Features(own, range(5000)), other, 4000)
+        assert not right.any()
+        assert wrong.mean() > 0.99
 
 
 # -- several files of captions --

@@ -96,10 +96,10 @@ class NADE(nn.Module):
         model.output.load_state_dict({name: _joined(name, *(part[name] for part in outputs)) for name in outputs[0]})
         return model
 
-    def normalise(self, mean: Tensor, scale: float) -> None:
+    def normalise(self, mean: Tensor, scale: float, axes: Tensor | None = None) -> None:
         """As `RecurrentModel.normalise`, on both sides."""
         for reader in (self.left, self.right):
-            reader.normalise(mean, scale)
+            reader.normalise(mean, scale, axes)
 
     @property
     def missing_token(self) -> int:

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bibs.models import kind
 from bibs.models.cells import GATES, NETWORKS, STEPS, CellState, PreparedLayer, prepare_layer
 from bibs.models.lstm_sequence import lstm_sequence
 from bibs.models.output import AdaptiveOutput, DenseOutput, PreparedAdaptive, PreparedDense
@@ -40,7 +41,8 @@ SCORED_ROWS = 512
 class RecurrentConfig:
     """The shape of a network. With `cutoffs` the output is an adaptive softmax, and rare words come last.
 
-    `encoder` names what makes the vectors that the network is conditioned on; empty where that is not known.
+    `encoder` names what makes the vectors that the network is conditioned on; empty where that is not known. With
+    `condition_axes` above 0 the weights hold so many axes, by which vectors of another encoder are told (`kind`).
     """
 
     vocab_size: int
@@ -52,6 +54,7 @@ class RecurrentConfig:
     dropout: float = 0.0
     cutoffs: tuple[int, ...] = ()
     encoder: str = ""
+    condition_axes: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cutoffs", tuple(self.cutoffs))  # JSON gives a list
@@ -94,6 +97,9 @@ class RecurrentModel(nn.Module):
             self.condition_scale: Tensor
             self.register_buffer("condition_mean", torch.zeros(config.condition_size))
             self.register_buffer("condition_scale", torch.ones(()))
+            if config.condition_axes:
+                self.condition_axes: Tensor
+                self.register_buffer("condition_axes", torch.zeros(config.condition_axes, config.condition_size))
         between = config.dropout if config.num_layers > 1 else 0.0
         self.network = NETWORKS[config.cell](
             config.embedding_size, config.hidden_size, config.num_layers, batch_first=True, dropout=between
@@ -261,11 +267,16 @@ class RecurrentModel(nn.Module):
 
     # -- conditions --
 
-    def normalise(self, mean: Tensor, scale: float) -> None:
-        """From now on `mean` (D,) is taken from every condition, and the rest multiplied by `scale`."""
+    def normalise(self, mean: Tensor, scale: float, axes: Tensor | None = None) -> None:
+        """From now on `mean` (D,) is taken from every condition, and the rest multiplied by `scale`.
+
+        `axes` (`condition_axes`, D) tell conditions of another encoder.
+        """
         with torch.no_grad():
             self.condition_mean.copy_(mean)
             self.condition_scale.fill_(scale)
+            if axes is not None:
+                self.condition_axes.copy_(axes)
 
     def _first_inputs(self, conditions: Conditions, rows: int) -> Tensor | None:
         """The first input (N, E) of each row; None where the network takes no condition."""
@@ -285,11 +296,23 @@ class RecurrentModel(nn.Module):
         vectors = conditions if isinstance(conditions, Tensor) else _stack([conditions[row] for row in given], size)
         if vectors.dim() != 2 or vectors.shape[1] != size:
             raise ValueError(f"a condition must hold {size} numbers, but `conditions` are {tuple(vectors.shape)}")
-        centred = (vectors.to(self.no_condition) - self.condition_mean) * self.condition_scale  # (given, D)
+        vectors = vectors.to(self.no_condition)
+        if self.config.condition_axes and not self.training:
+            self._check_kind(vectors, given)
+        centred = (vectors - self.condition_mean) * self.condition_scale  # (given, D)
         projected: Tensor = self.condition(centred)  # (given, E)
         if len(given) == rows:
             return projected
         return empty.index_copy(0, torch.tensor(given, device=projected.device), projected)
+
+    def _check_kind(self, vectors: Tensor, rows: Sequence[int]) -> None:
+        wrong = kind.of_another_kind(self.condition_axes, self.condition_mean, vectors).nonzero().flatten()
+        if len(wrong):
+            name = self.config.encoder or "the encoder that the model was trained with"
+            raise ValueError(
+                f"`conditions` must be image vectors of {name}, but {len(wrong)} of {len(vectors)} cannot be "
+                f"(the first is that of example {rows[int(wrong[0])]})"
+            )
 
     def _check_contexts(self, contexts: Sequence[Sequence[int]]) -> None:
         if not contexts or not all(len(context) for context in contexts):

@@ -89,7 +89,7 @@ class Run:
             return NADE.load(self.initial, self.config, missing=self.missing)
         model = RecurrentModel(self.config) if self.missing is None else NADE(self.config, missing=self.missing)
         if self.normalisation is not None:
-            model.normalise(torch.from_numpy(self.normalisation.mean), self.normalisation.scale)
+            self.normalisation.apply(model)
         return model
 
 

@@ -13,6 +13,7 @@ from bibs.models.storage import save_json
 from bibs.text import Vocabulary
 from bibs.training.checkpoint import Progress
 from bibs.training.loop import Report, train_direction
+from bibs.training.normalisation import count_normalisation
 from bibs.training.settings import TrainingSettings
 from bibs.training.train import Initial, Sources, fingerprint_file, make_run, prepare_output, with_pictures
 
@@ -42,12 +43,12 @@ def train_nade(
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)
     run = replace(run, missing=missing, name=f"{run.name}, missing {missing}")
-    if weights is None:
-        run = with_pictures(run, features)
-    else:
+    if weights is None and features is not None:
+        run = with_pictures(run, features.encoder, count_normalisation(features, corpus.train.image_ids))
+    if weights is not None:
         begin = run.folder / "initial-nade.safetensors"
         weights.save(begin, dtype=None)
-        config = replace(run.config, encoder=weights.config.encoder)
+        config = replace(run.config, encoder=weights.config.encoder, condition_axes=weights.config.condition_axes)
         run = replace(run, config=config, initial=begin, name=f"{run.name}, init {fingerprint_file(begin)}")
     progress = train_direction(run, features, report)
     NADE.load(run.best, run.config, missing=missing).save(output / NADE_WEIGHTS)

@@ -16,7 +16,7 @@ from bibs.text import Vocabulary
 from bibs.training.card import model_card
 from bibs.training.corpus import Corpus, read_corpus
 from bibs.training.loop import DIRECTIONS, Report, Run, mean_loss
-from bibs.training.normalisation import count_normalisation
+from bibs.training.normalisation import Normalisation, count_normalisation
 from bibs.training.pair import FeatureFiles, train_pair
 from bibs.training.settings import TrainingSettings
 
@@ -92,7 +92,7 @@ class Initial:
 
     def begin(self, run: Run) -> Run:
         weights = self.directory / f"{run.direction}.safetensors"
-        config = replace(run.config, encoder=self.config.encoder)
+        config = replace(run.config, encoder=self.config.encoder, condition_axes=self.config.condition_axes)
         return replace(run, config=config, initial=weights, name=f"{run.name}, init {fingerprint_file(weights)}")
 
 
@@ -142,7 +142,10 @@ def train(
     corpus = sources.read(features, initial.vocabulary if initial else None)
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     runs = [make_run(one, corpus, settings, size, output, checkpoint_seconds) for one in DIRECTIONS]
-    forward, backward = (initial.begin(run) if initial else with_pictures(run, features) for run in runs)
+    if initial is None and features is not None:
+        normalisation = count_normalisation(features, corpus.train.image_ids)
+        runs = [with_pictures(run, features.encoder, normalisation) for run in runs]
+    forward, backward = (initial.begin(run) for run in runs) if initial else runs
     progresses = train_pair((forward, backward), sources.features, report, in_parallel=in_parallel)
     models, results = [], []
     for run, progress in zip((forward, backward), progresses, strict=True):
@@ -195,14 +198,11 @@ def make_run(
     )
 
 
-def with_pictures(run: Run, features: Features | None) -> Run:
+def with_pictures(run: Run, encoder: str, normalisation: Normalisation) -> Run:
     """The run of a new model, which is to know mean and spread of its pictures, and what made their vectors."""
-    if features is None:
-        return run
-    normalisation = count_normalisation(features, run.train.image_ids)
     return replace(
         run,
-        config=replace(run.config, encoder=features.encoder),
+        config=replace(run.config, encoder=encoder, condition_axes=normalisation.num_axes),
         normalisation=normalisation,
         name=f"{run.name}, pictures {normalisation.fingerprint()}",
     )
