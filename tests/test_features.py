@@ -464,7 +464,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     pytest.importorskip("PIL", reason="pictures need the extra bibs[vision]")
     module = importlib.import_module("bibs.cli.features")  # `bibs.cli.features` itself is the command
 
-    monkeypatch.setattr("bibs.vision.EfficientNetLite0", MeanColour)
+    monkeypatch.setattr("bibs.vision.make_encoder", lambda name: MeanColour())
     app = typer.Typer()
     app.command()(module.features)
     return app

@@ -204,6 +204,43 @@ def test_a_picture_changes_the_answer_and_none_takes_the_learnt_input() -> None:
     torch.testing.assert_close(mixed[1], model.start([[1, 2]])[0][0])
 
 
+def test_a_normalised_model_reads_a_vector_as_another_reads_it_less_the_mean_times_the_scale() -> None:
+    model = make(RecurrentConfig(23, 8, 6, condition_size=5))
+    vectors, mean = torch.randn(2, 5, dtype=torch.float64), torch.rand(5, dtype=torch.float64)
+    expected = model.start([[1, 2], [3]], (vectors - mean) * 0.4)[0]
+    model.normalise(mean, 0.4)
+    torch.testing.assert_close(model.start([[1, 2], [3]], vectors)[0], expected)
+    torch.testing.assert_close(model(torch.tensor([[1, 2]]), vectors[:1])[:, -1], expected[:1])
+
+
+def test_weights_of_an_older_model_read_pictures_as_they_come(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    config = RecurrentConfig(23, 8, 6, condition_size=5)
+    model = make(config).float()
+    older = {name: weight for name, weight in model.state_dict().items() if not name.startswith("condition_")}
+    assert len(older) == len(model.state_dict()) - 2
+    storage.save_tensors(tmp_path / "older.safetensors", older)
+    loaded = RecurrentModel.load(tmp_path / "older.safetensors", config)
+    vectors = torch.randn(3, 5)
+    # To the last bit: taking away 0 and multiplying by 1 changes nothing.
+    torch.testing.assert_close(loaded._first_inputs(vectors, 3), model.condition(vectors), rtol=0, atol=0)
+
+
+def test_vectors_of_another_encoder_are_refused_with_the_name_of_the_right_one() -> None:
+    size, axes = 200, 22
+    rows = np.linalg.qr(np.random.default_rng(0).normal(size=(size, size)))[0].T  # orthonormal
+    model = make(RecurrentConfig(23, 8, 6, condition_size=size, encoder="lite9", condition_axes=axes))
+    model.normalise(torch.from_numpy(rows[0]), 1.0, torch.from_numpy(rows[:axes]))
+    right = torch.from_numpy(3 * rows[0] + rows[5] + 2 * rows[axes])  # a fifth of what counts lies in the axes
+    wrong = torch.from_numpy(3 * rows[0] + rows[5] + 3 * rows[axes])  # a tenth
+    model.start([[1]], [right])
+    model.start([[1]], [0.01 * wrong])  # next to nothing: a blank picture
+    message = r"must be image vectors of lite9, but 1 of 2 cannot be \(the first is that of example 2\)"
+    with pytest.raises(ValueError, match=message) as error:
+        model.start([[1]] * 3, [right, None, wrong])
+    assert "\n" not in str(error.value)
+    model.train().loss(torch.tensor([[1, 2]]), conditions=[wrong])  # what a model is trained on is its own kind
+
+
 @pytest.mark.parametrize(
     ("condition_size", "conditions", "message"),
     [

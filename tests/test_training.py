@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 from bibs.cli.eval import app as eval_app
 from bibs.data import Features
 from bibs.evaluation.nll import evaluate_likelihood
-from bibs.models import storage
+from bibs.models import kind, storage
 from bibs.models.directory import load_pair
 from bibs.models.nade import load_nade
 from bibs.text import Vocabulary
@@ -29,6 +30,7 @@ from bibs.training import loop as training_loop
 from bibs.training.batches import epoch_batches, make_batch
 from bibs.training.corpus import read_corpus
 from bibs.training.loop import Run, train_direction
+from bibs.training.normalisation import SPREAD, count_normalisation
 
 ANIMALS = ("cat", "dog", "horse", "bird")
 PLACES = ("mat", "chair", "field", "roof", "boat")
@@ -64,7 +66,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     np.save(folder / "vectors.npy", np.array(vectors, dtype=np.float16))
     (folder / "ids.json").write_text(json.dumps(list(range(40))))
     features = FeatureFiles(folder / "vectors.npy", folder / "ids.json")
-    return Sources(folder / "captions.json", (folder / "text.txt",), features, min_count=2)
+    return Sources((folder / "captions.json",), (folder / "text.txt",), features, min_count=2)
 
 
 def _caption(draw: random.Random, animal: str) -> str:
@@ -170,7 +172,7 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing(
 
 def test_kill_9_of_the_command_loses_nothing(sources: Sources, tmp_path: Path) -> None:
     assert sources.features is not None
-    arguments = f"--data {sources.data} --text {sources.texts[0]} --features {sources.features.vectors} "
+    arguments = f"--data {sources.data[0]} --text {sources.texts[0]} --features {sources.features.vectors} "
     arguments += f"--feature-ids {sources.features.ids} --min-count 2 --hidden 12 --embedding 8 --cutoffs 6,10 "
     arguments += "--epochs 10 --batch-size 8 --patience 0 --checkpoint-every 0"
     settings = TrainingSettings(hidden_size=12, embedding_size=8, cutoffs=(6, 10), epochs=10, batch_size=8, patience=0)
@@ -264,7 +266,7 @@ def test_training_learns_the_captions_and_their_pictures(sources: Sources, tmp_p
     context = words.encode(["<start>", "a"])
     log_probs = forward.start([context], [picture])[0][0]
     assert log_probs.exp().sum() == pytest.approx(1, abs=1e-5)
-    measured = evaluate_likelihood(tmp_path / "model", sources.data, features=features_of(sources))
+    measured = evaluate_likelihood(tmp_path / "model", sources.data[0], features=features_of(sources))
     for name in ("forward", "backward"):  # weights are float16 on disk
         assert getattr(measured, name).with_pictures == pytest.approx(getattr(result, name).val_loss, abs=5e-3)
         assert getattr(measured, name).without_pictures == pytest.approx(
@@ -283,11 +285,11 @@ def test_the_likelihood_is_that_of_stepping_through_every_caption(sources: Sourc
     features = features_of(sources)
     assert sources.features is not None
     runner = CliRunner()
-    options = f"nll --model {tmp_path / 'model'} --data {sources.data} --features {sources.features.vectors} "
+    options = f"nll --model {tmp_path / 'model'} --data {sources.data[0]} --features {sources.features.vectors} "
     options += f"--feature-ids {sources.features.ids} --split val --json"
     found = json.loads(runner.invoke(eval_app, options.split()).stdout)
     total, count = {"forward": 0.0, "backward": 0.0}, 0
-    for image in json.loads(sources.data.read_text())["images"]:
+    for image in json.loads(sources.data[0].read_text())["images"]:
         if image["split"] != "val":
             continue
         for sentence in image["sentences"]:
@@ -332,6 +334,147 @@ def test_the_learning_rate_climbs_and_then_falls_to_nothing() -> None:
     assert 0 < rates[-1] < 0.02
 
 
+# -- pictures: their mean is taken away --
+
+
+def test_mean_and_spread_are_those_of_the_training_pictures_each_counted_once(
+    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bibs.training.normalisation._CHUNK", 7)
+    assert sources.features is not None
+    named = replace(sources, features=replace(sources.features, encoder="some-encoder"))
+    train(named, replace(SETTINGS, epochs=1), tmp_path / "model", in_parallel=False)
+    shown = [image_id for image_id in range(40) if image_id % 5 != 4]
+    vectors = np.load(sources.features.vectors)[shown].astype(np.float64)  # (32, 6)
+    spread = np.sqrt(np.square(vectors - vectors.mean(0)).mean())
+    for model in load_pair(tmp_path / "model"):
+        np.testing.assert_allclose(model.condition_mean, vectors.mean(0), rtol=1e-3)  # float16 on disk
+        np.testing.assert_allclose(model.condition_scale, SPREAD / spread, rtol=1e-3)
+        assert model.config.encoder == "some-encoder"
+    first = tmp_path / "model"
+    train(named, replace(SETTINGS, epochs=1), tmp_path / "second", init=first, in_parallel=False)
+    assert load_pair(tmp_path / "second")[0].config.encoder == "some-encoder"
+    other = replace(sources, features=replace(sources.features, encoder="other"))
+    with pytest.raises(
+        ValueError, match=r"of the encoder that `init` reads \(some-encoder\), but are of other"
+    ) as error:
+        train(other, SETTINGS, tmp_path / "third", init=first, in_parallel=False)
+    one_line(error)
+
+
+def test_pictures_that_do_not_differ_are_left_in_their_scale() -> None:
+    features = Features(np.full((3, 2), 4.0, dtype=np.float32), [1, 2, 3])
+    normalisation = count_normalisation(features, [1, 3])
+    assert normalisation.mean.tolist() == [4, 4]
+    assert normalisation.scale == 1
+
+
+def told_apart(own: Features, other: np.ndarray, train: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which vectors are refused that were not trained on, and which of the other kind."""
+    ids = list(own)
+    normalisation = count_normalisation(own, ids[:train])
+    assert normalisation.axes is not None
+    axes, mean = torch.from_numpy(normalisation.axes).half().float(), torch.from_numpy(normalisation.mean)
+    pair = (own.rows(ids[train:]), other)
+    right, wrong = (kind.of_another_kind(axes, mean, torch.from_numpy(rows)).numpy() for rows in pair)
+    return right, wrong
+
+
+def test_vectors_of_another_encoder_are_told_by_axes_of_the_own_ones_alone() -> None:
+    draw = np.random.default_rng(0)
+    causes = draw.normal(size=(1500, 40))  # what is in the pictures
+    first, second = (np.maximum(causes @ draw.normal(size=(40, 500)), 0).astype(np.float32) for _ in range(2))
+    right, wrong = told_apart(Features(first, range(1500)), second, 1200)
+    assert not right.any()
+    assert wrong.all()
+
+
+def test_vectors_that_fill_all_directions_alike_have_no_axes() -> None:
+    noise = np.random.default_rng(0).random((1100, 500)).astype(np.float32)
+    assert count_normalisation(Features(noise, range(1100)), range(1100)).axes is None
+    assert count_normalisation(Features(noise[:, :40], range(1100)), range(1100)).axes is None
+
+
+def test_real_vectors_of_the_two_encoders_are_told_apart() -> None:
+    coco = Path(os.environ.get("BIBS_DATA", "")) / "coco"
+    if not (coco / "features_efficientnet_lite2_rms.npy").exists():
+        pytest.skip("BIBS_DATA does not name the folder of real data")
+    first = np.load(coco / "features_efficientnet_lite0.npy", mmap_mode="r")[:5000].astype(np.float32)
+    second = np.load(coco / "features_efficientnet_lite2_rms.npy", mmap_mode="r")[:5000].astype(np.float32)
+    for own, other in ((first, second), (second, first)):
+        right, wrong = told_apart(Features(own, range(5000)), other, 4000)
+        assert not right.any()
+        assert wrong.mean() > 0.99
+
+
+# -- several files of captions --
+
+
+def test_several_data_files_are_one_corpus_and_may_share_pictures(sources: Sources, tmp_path: Path) -> None:
+    more = tmp_path / "more.json"
+    again = {"raw": "a cat sits on a sofa"}
+    images = [{"cocoid": image_id, "filename": "", "split": "train", "sentences": [again]} for image_id in (0, 1, 99)]
+    more.write_text(json.dumps({"images": images}))
+    features = Features(np.zeros((41, 2), dtype=np.float32), [*range(40), 99])
+    one = read_corpus(sources.data, features=features, min_count=1)
+    two = read_corpus((*sources.data, more), features=features, min_count=1)
+    assert len(two.train) == len(one.train) + 3
+    assert len(two.train.image_ids) == len(one.train.image_ids) + 1
+    assert [two.train.image_id(row) for row in range(len(one.train), len(two.train))] == [0, 1, 99]
+    assert len(two.val) == len(one.val)
+    assert "sofa" in two.vocabulary.words
+    images[2]["cocoid"] = 4  # a picture of the first file's val
+    more.write_text(json.dumps({"images": images}))
+    with pytest.raises(ValueError, match="every picture in one split, but 4 is in val and train") as error:
+        read_corpus((*sources.data, more), features=features)
+    one_line(error)
+
+
+# -- averaged weights --
+
+
+def test_the_average_is_that_of_the_weights_after_each_step(
+    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(SETTINGS, ema_decay=0.9, epochs=1)
+    run = make_run(sources, tmp_path / "run", settings)
+    seen: list[dict[str, torch.Tensor]] = []
+    step = training_loop._train_step
+
+    def watched(run: Run, model: torch.nn.Module, *rest: object) -> tuple[float, int]:
+        if not seen:
+            seen.append(copy.deepcopy(model.state_dict()))
+        result = step(run, model, *rest)  # type: ignore[arg-type]
+        seen.append(copy.deepcopy(model.state_dict()))
+        return result
+
+    monkeypatch.setattr(training_loop, "_train_step", watched)
+    train_direction(run, features_of(sources))
+    expected = seen[0]
+    for number, after in enumerate(seen[1:]):
+        kept = min(0.9, (1 + number) / (10 + number))
+        expected = {name: kept * expected[name] + (1 - kept) * after[name] for name in after}
+    torch.testing.assert_close(weights(run.best), expected)
+
+
+def test_averaged_training_resumes_to_the_last_bit(sources: Sources, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, ema_decay=0.9)
+    whole = make_run(sources, tmp_path / "whole", settings)
+    expected = train_direction(whole, features_of(sources))
+    broken = make_run(sources, tmp_path / "broken", settings)
+    for stop in (3, broken.steps_per_epoch, broken.steps_per_epoch + 4):
+
+        def kill(report: Report, stop: int = stop) -> None:
+            if report.step >= stop:
+                raise Killed
+
+        with pytest.raises(Killed):
+            train_direction(broken, features_of(sources), kill)
+    assert train_direction(broken, features_of(sources)).val_losses == expected.val_losses
+    assert same(whole.checkpoint, broken.checkpoint)
+    assert same(whole.best, broken.best)
+
+
 # -- bad input: one line, nothing half-written --
 
 
@@ -364,11 +507,11 @@ def test_pictures_without_features_are_named_and_counted(sources: Sources, tmp_p
     ],
 )
 def test_broken_data_is_one_line(sources: Sources, tmp_path: Path, change, message: str) -> None:  # type: ignore[no-untyped-def]
-    data = json.loads(sources.data.read_text())
+    data = json.loads(sources.data[0].read_text())
     change(data)
     (tmp_path / "broken.json").write_text(json.dumps(data))
     with pytest.raises(ValueError, match=message) as error:
-        train(replace(sources, data=tmp_path / "broken.json"), SETTINGS, tmp_path / "model", in_parallel=False)
+        train(replace(sources, data=(tmp_path / "broken.json",)), SETTINGS, tmp_path / "model", in_parallel=False)
     one_line(error)
     assert not (tmp_path / "model").exists()
 
@@ -386,11 +529,11 @@ def test_a_checkpoint_of_another_run_is_refused(sources: Sources, tmp_path: Path
     assert sources.features is not None
     np.save(tmp_path / "wide.npy", np.zeros((40, 7), dtype=np.float16))
     wide = replace(sources, features=replace(sources.features, vectors=tmp_path / "wide.npy"))
-    with pytest.raises(ValueError, match=r"condition.weight has shape \(8, 6\)") as error:
+    with pytest.raises(ValueError, match="another run: pictures") as error:
         train(wide, SETTINGS, output, resume=True, in_parallel=False)
     one_line(error)
     with pytest.raises(ValueError, match="image vectors of 6 numbers, but the features have 7") as error:
-        evaluate_likelihood(output, sources.data, features=wide.features and wide.features.load())
+        evaluate_likelihood(output, sources.data[0], features=wide.features and wide.features.load())
     one_line(error)
 
 
@@ -498,13 +641,14 @@ def test_a_damaged_model_directory_is_one_line(
     if content is not None:
         (output / name).write_text(content)
     with pytest.raises(ValueError, match=message) as error:
-        evaluate_likelihood(output, sources.data)
+        evaluate_likelihood(output, sources.data[0])
     one_line(error)
     assert name in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("epochs", 0), ("dropout", 1.0), ("learning_rate", 0.0), ("seed", -1), ("cell", "x")]
+    ("field", "value"),
+    [("epochs", 0), ("dropout", 1.0), ("learning_rate", 0.0), ("seed", -1), ("cell", "x"), ("ema_decay", 1.0)],
 )
 def test_a_wrong_setting_is_named(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"`{field}`"):

@@ -29,25 +29,28 @@ def features(
     list_file: Annotated[
         Path | None, typer.Option("--list", help="A text file with a picture or folder a line.")
     ] = None,
+    encoder: Annotated[
+        str, typer.Option(help="lite0 or lite2 (EfficientNet-Lite); a model's config.json says its own.")
+    ] = "lite0",
     batch_size: Annotated[int, typer.Option(help="Pictures a thread encodes at a time: a kill loses no more.")] = 16,
     num_threads: Annotated[
         int | None, typer.Option(help="Threads; all cores where not given.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Turn pictures into vectors (EfficientNet-Lite0). A run that was stopped goes on where it was.
+    """Turn pictures into vectors (EfficientNet-Lite0 or -Lite2). A run that was stopped goes on where it was.
 
     Exit code 1 says that some pictures could not be read; each is named, and all others are kept.
 
     Example: bibs features photos/ --output photos.features
     """
     from bibs.data import find_pictures
-    from bibs.vision import EfficientNetLite0
+    from bibs.vision import make_encoder
 
     warnings.filterwarnings("ignore", module=r"PIL\.")  # a picture that is read or named needs no second line
     found = find_pictures(pictures or (), list_file=list_file)
     try:
-        summary = encode_pictures(found, EfficientNetLite0(), output, batch_size=batch_size, num_threads=num_threads)
+        summary = encode_pictures(found, make_encoder(encoder), output, batch_size=batch_size, num_threads=num_threads)
     except KeyboardInterrupt:
         print(f"stopped; the same command goes on from here ({output})", file=sys.stderr)
         raise typer.Exit(130) from None

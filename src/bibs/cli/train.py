@@ -22,11 +22,17 @@ PLAIN_SECONDS = 30.0
 
 
 def train(
-    data: Annotated[Path, typer.Option(help="Captions with splits `train` and `val` (Karpathy JSON, JSONL, ...).")],
+    data: Annotated[
+        list[Path],
+        typer.Option(help="Captions with splits `train` and `val` (Karpathy JSON, JSONL, ...); may be repeated."),
+    ],
     output: Annotated[Path, typer.Option(help="The model directory to write.")],
     text: Annotated[list[Path] | None, typer.Option(help="Captions without pictures; may be repeated.")] = None,
     features: Annotated[Path | None, typer.Option(help="Image vectors: an .npy file or a feature store.")] = None,
     feature_ids: Annotated[Path | None, typer.Option(help="The image id of each row of the .npy file.")] = None,
+    encoder: Annotated[
+        str, typer.Option(help="What made the vectors, such as efficientnet-lite2-rms; a feature store says it itself.")
+    ] = "",
     allow_missing_features: Annotated[
         bool, typer.Option(help="Train on captions whose picture has no vector as text alone.")
     ] = False,
@@ -47,6 +53,9 @@ def train(
     picture_dropout: Annotated[float, typer.Option(help="Share of pictures withheld in training.")] = 0.1,
     clip_norm: Annotated[float, typer.Option(help="Longest gradient.")] = 5.0,
     patience: Annotated[int, typer.Option(help="Epochs without a better loss before stopping; 0: never.")] = 2,
+    ema_decay: Annotated[
+        float, typer.Option(help="Keep the moving average of the weights, with this decay a step (0.999); 0: the last.")
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Decides everything that is left to chance.")] = 0,
     init: Annotated[
         Path | None, typer.Option(help="A model directory to go on from: its weights, words and shape are taken.")
@@ -80,12 +89,13 @@ def train(
         weight_decay=weight_decay,
         clip_norm=clip_norm,
         patience=patience,
+        ema_decay=ema_decay,
         seed=seed,
     )
     sources = Sources(
-        data=data,
+        data=tuple(data),
         texts=tuple(text or ()),
-        features=FeatureFiles(features, feature_ids) if features else None,
+        features=FeatureFiles(features, feature_ids, encoder) if features else None,
         min_count=min_count,
         allow_missing_features=allow_missing_features,
     )

@@ -142,6 +142,11 @@ def read_store(directory: Path) -> tuple[NDArray[np.float16], list[int | str]]:
     return vectors, ids
 
 
+def store_encoder(directory: Path) -> str:
+    """The name of the encoder that made the vectors."""
+    return str(field(_read_settings(directory), "encoder", str, where=str(directory / STORE_NAME)))
+
+
 def _create(directory: Path, encoder: str, size: int) -> None:
     """Write the settings, in one step; a folder that cannot take them is left as it was."""
     if taken := [name for name in (VECTORS_NAME, IDS_NAME) if (directory / name).exists()]:

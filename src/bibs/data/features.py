@@ -10,40 +10,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bibs.data.feature_store import read_store
+from bibs.data.feature_store import read_store, store_encoder
 from bibs.data.files import parse_json, read_json, read_lines
 
 ImageId = int | str
 
 
 class Features:
-    """Row k of `vectors` (n, size) belongs to the picture `ids[k]`. Rows come back as float32."""
+    """Row k of `vectors` (n, size) belongs to the picture `ids[k]`. Rows come back as float32.
 
-    def __init__(self, vectors: NDArray[Any], ids: Sequence[ImageId]) -> None:
+    `encoder` names what made the vectors; empty where that is not known.
+    """
+
+    def __init__(self, vectors: NDArray[Any], ids: Sequence[ImageId], *, encoder: str = "") -> None:
         if vectors.ndim != 2:
             raise ValueError(f"`vectors` must have two dimensions (pictures, size), but has {vectors.ndim}")
         if vectors.dtype.kind != "f":
             raise ValueError(f"`vectors` must hold floating-point numbers, but holds {vectors.dtype}")
         if len(vectors) != len(ids):
             raise ValueError(f"`ids` must name every row of `vectors`: {len(vectors)} rows, but {len(ids)} ids")
+        self.encoder = encoder
         self._vectors = vectors
         self._rows = {image_id: row for row, image_id in enumerate(ids)}
         if len(self._rows) != len(ids):
             raise ValueError(f"`ids` must be distinct, but {_repeated(ids)!r} stands there twice")
 
     @classmethod
-    def load(cls, vectors: str | Path, ids: str | Path | None = None) -> Features:
-        """From a matrix and its ids, or from the directory of a feature store (`bibs features`)."""
+    def load(cls, vectors: str | Path, ids: str | Path | None = None, *, encoder: str = "") -> Features:
+        """From a matrix and its ids, or from the directory of a feature store (`bibs features`).
+
+        A store knows its `encoder`; that of a matrix is what it is told to be.
+        """
         vectors = Path(vectors)
         if vectors.is_dir():
             if ids is not None:
                 raise ValueError(f"`ids` must be left out when `vectors` is a directory, but is {ids}")
-            return cls(*read_store(vectors))
+            known = store_encoder(vectors)
+            if encoder not in ("", known):
+                raise ValueError(f"`encoder` must be that of {vectors} ({known}), but is {encoder}")
+            return cls(*read_store(vectors), encoder=known)
         if ids is None:
             raise ValueError(f"`ids` must name the file with the image ids of {vectors}, but is missing")
         matrix, names = _open_matrix(vectors), read_ids(Path(ids))
         try:
-            return cls(matrix, names)
+            return cls(matrix, names, encoder=encoder)
         except ValueError as error:
             raise ValueError(f"{vectors}, {ids}: {error}") from None
 

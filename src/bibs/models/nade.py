@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from bibs.models.birnn import left_states, right_states
 from bibs.models.directory import CONFIG
 from bibs.models.output import AdaptiveOutput, DenseOutput
-from bibs.models.recurrent import RecurrentConfig, RecurrentModel
+from bibs.models.recurrent import RecurrentConfig, RecurrentModel, add_normalisation
 from bibs.models.storage import check_tensors, load_json, load_tensors, save_tensors
 from bibs.search import Conditions, select_conditions
 
@@ -95,6 +95,11 @@ class NADE(nn.Module):
         outputs = forward.output.state_dict(), backward.output.state_dict()
         model.output.load_state_dict({name: _joined(name, *(part[name] for part in outputs)) for name in outputs[0]})
         return model
+
+    def normalise(self, mean: Tensor, scale: float, axes: Tensor | None = None) -> None:
+        """As `RecurrentModel.normalise`, on both sides."""
+        for reader in (self.left, self.right):
+            reader.normalise(mean, scale, axes)
 
     @property
     def missing_token(self) -> int:
@@ -202,6 +207,7 @@ class NADE(nn.Module):
     def load(cls, path: Path | str, config: RecurrentConfig, *, missing: float = 0.5) -> NADE:
         model = cls(config, missing=missing)
         tensors = load_tensors(Path(path))
+        add_normalisation(tensors, model.state_dict())
         check_tensors(tensors, model.state_dict(), Path(path))
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
         return model.eval()

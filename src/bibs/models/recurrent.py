@@ -1,7 +1,10 @@
 """The CNN+RNN captioner, read in one direction: RNN, LSTM or GRU, the picture (if any) as the first input.
 
-    x_0 = W_p picture (or a learnt vector where there is none),   x_t = embedding(y_t)
+    x_0 = W_p s (picture - m) (or a learnt vector where there is none),   x_t = embedding(y_t)
     h_t = cell(x_t, h_{t-1}),   P(y_{t+1} | y_<=t, picture) = softmax(W h_t + b)
+
+The mean m and the scale s are those of the training pictures (0 and 1 where none were counted): image vectors are sums
+of positive numbers, and what they all share would drown what tells one picture from another.
 
 The output at x_0 is not scored: the first token of a sequence (START, or END for a model that reads right to
 left) is given. Which direction is read is not the model's business: it reads tokens in the order they come.
@@ -9,7 +12,7 @@ left) is given. Which direction is read is not the model's business: it reads to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bibs.models import kind
 from bibs.models.cells import GATES, NETWORKS, STEPS, CellState, PreparedLayer, prepare_layer
 from bibs.models.lstm_sequence import lstm_sequence
 from bibs.models.output import AdaptiveOutput, DenseOutput, PreparedAdaptive, PreparedDense
@@ -35,7 +39,11 @@ SCORED_ROWS = 512
 
 @dataclass(frozen=True)
 class RecurrentConfig:
-    """The shape of a network. With `cutoffs` the output is an adaptive softmax, and rare words come last."""
+    """The shape of a network. With `cutoffs` the output is an adaptive softmax, and rare words come last.
+
+    `encoder` names what makes the vectors that the network is conditioned on; empty where that is not known. With
+    `condition_axes` above 0 the weights hold so many axes, by which vectors of another encoder are told (`kind`).
+    """
 
     vocab_size: int
     hidden_size: int = 512
@@ -45,6 +53,8 @@ class RecurrentConfig:
     condition_size: int = 0
     dropout: float = 0.0
     cutoffs: tuple[int, ...] = ()
+    encoder: str = ""
+    condition_axes: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cutoffs", tuple(self.cutoffs))  # JSON gives a list
@@ -83,6 +93,13 @@ class RecurrentModel(nn.Module):
         if config.condition_size:
             self.condition = nn.Linear(config.condition_size, config.embedding_size)
             self.no_condition = nn.Parameter(torch.zeros(config.embedding_size))
+            self.condition_mean: Tensor
+            self.condition_scale: Tensor
+            self.register_buffer("condition_mean", torch.zeros(config.condition_size))
+            self.register_buffer("condition_scale", torch.ones(()))
+            if config.condition_axes:
+                self.condition_axes: Tensor
+                self.register_buffer("condition_axes", torch.zeros(config.condition_axes, config.condition_size))
         between = config.dropout if config.num_layers > 1 else 0.0
         self.network = NETWORKS[config.cell](
             config.embedding_size, config.hidden_size, config.num_layers, batch_first=True, dropout=between
@@ -250,6 +267,17 @@ class RecurrentModel(nn.Module):
 
     # -- conditions --
 
+    def normalise(self, mean: Tensor, scale: float, axes: Tensor | None = None) -> None:
+        """From now on `mean` (D,) is taken from every condition, and the rest multiplied by `scale`.
+
+        `axes` (`condition_axes`, D) tell conditions of another encoder.
+        """
+        with torch.no_grad():
+            self.condition_mean.copy_(mean)
+            self.condition_scale.fill_(scale)
+            if axes is not None:
+                self.condition_axes.copy_(axes)
+
     def _first_inputs(self, conditions: Conditions, rows: int) -> Tensor | None:
         """The first input (N, E) of each row; None where the network takes no condition."""
         size = self.config.condition_size
@@ -268,10 +296,23 @@ class RecurrentModel(nn.Module):
         vectors = conditions if isinstance(conditions, Tensor) else _stack([conditions[row] for row in given], size)
         if vectors.dim() != 2 or vectors.shape[1] != size:
             raise ValueError(f"a condition must hold {size} numbers, but `conditions` are {tuple(vectors.shape)}")
-        projected: Tensor = self.condition(vectors.to(self.no_condition))  # (given, E)
+        vectors = vectors.to(self.no_condition)
+        if self.config.condition_axes and not self.training:
+            self._check_kind(vectors, given)
+        centred = (vectors - self.condition_mean) * self.condition_scale  # (given, D)
+        projected: Tensor = self.condition(centred)  # (given, E)
         if len(given) == rows:
             return projected
         return empty.index_copy(0, torch.tensor(given, device=projected.device), projected)
+
+    def _check_kind(self, vectors: Tensor, rows: Sequence[int]) -> None:
+        wrong = kind.of_another_kind(self.condition_axes, self.condition_mean, vectors).nonzero().flatten()
+        if len(wrong):
+            name = self.config.encoder or "the encoder that the model was trained with"
+            raise ValueError(
+                f"`conditions` must be image vectors of {name}, but {len(wrong)} of {len(vectors)} cannot be "
+                f"(the first is that of example {rows[int(wrong[0])]})"
+            )
 
     def _check_contexts(self, contexts: Sequence[Sequence[int]]) -> None:
         if not contexts or not all(len(context) for context in contexts):
@@ -315,10 +356,20 @@ class RecurrentModel(nn.Module):
         tensors = load_tensors(Path(path))
         with torch.device("meta"):  # no time spent on initial weights that are thrown away
             model = cls(config)
+        add_normalisation(tensors, model.state_dict())
         check_tensors(tensors, model.state_dict(), Path(path))
         whole = {name: tensor.float() for name, tensor in tensors.items()}
         model.load_state_dict(whole, assign=True)
         return model.eval()
+
+
+def add_normalisation(tensors: dict[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Weights of older models have no mean and no scale of the pictures: they read them as they come."""
+    for name in expected.keys() - tensors.keys():
+        if name.endswith("condition_mean"):
+            tensors[name] = torch.zeros(expected[name].shape)
+        elif name.endswith("condition_scale"):
+            tensors[name] = torch.ones(expected[name].shape)
 
 
 def _stack(vectors: Sequence[Any], size: int) -> Tensor:

@@ -30,7 +30,7 @@ lower case, without punctuation; words seen too rarely in training are `<unk>`.
 
 Maximum likelihood over whole captions, Adam, {epochs} epochs at most, batches of {batch} captions of like length,
 learning rate {rate} falling to zero, dropout {dropout}, pictures withheld {withheld:.0%} of the time, seed {seed}.
-{minutes:.0f} minutes a direction.
+{average}{minutes:.0f} minutes a direction.
 {command}{before}
 ## Validation loss
 
@@ -51,11 +51,19 @@ By epoch: left to right {forward_epochs}; right to left {backward_epochs}.
 - Rare words, names, numbers and anything longer than about 20 words are poorly modelled.
 """
 
+_PICTURE = "The picture, a vector of {size}, less the mean of the training pictures, is the first input."
+
+_AVERAGE = "The weights are a moving average over the steps (decay {decay}).\n"
+
 _COCO_LICENCE = """
 The captions are those of Microsoft COCO (Lin et al., 2014; Chen et al., 2015), licensed under CC BY 4.0. The
-pictures, of which only feature vectors were used, keep their owners' licences. Image vectors are those of
-EfficientNet-Lite0 trained on ImageNet (Apache-2.0).
+pictures, of which only feature vectors were used, keep their owners' licences.{encoder}
 """
+
+_ENCODERS = {
+    "efficientnet-lite0": "EfficientNet-Lite0 trained on ImageNet (Apache-2.0)",
+    "efficientnet-lite2-rms": "EfficientNet-Lite2 trained on ImageNet (Apache-2.0), pooled by root mean square",
+}
 
 
 def model_card(
@@ -76,18 +84,19 @@ def model_card(
         hidden=config.hidden_size,
         embedding=config.embedding_size,
         vocab=f"{config.vocab_size:,}",
-        picture=f"The picture, a vector of {config.condition_size}, is the first input. " if pictured else "",
+        picture=f"{_PICTURE.format(size=config.condition_size)} " if pictured else "",
         softmax=f"Adaptive softmax, cut at {', '.join(map(str, config.cutoffs))}." if config.cutoffs else "",
         captions=result["train_captions"],
         tokens=result["train_tokens"],
         with_pictures=result["train_captions_with_pictures"],
-        licence=_COCO_LICENCE if "coco" in text.lower() else "",
+        licence=_COCO_LICENCE.format(encoder=_encoder(config)) if "coco" in text.lower() else "",
         epochs=settings.epochs,
         batch=settings.batch_size,
         rate=settings.learning_rate,
         dropout=settings.dropout,
         withheld=settings.picture_dropout,
         seed=settings.seed,
+        average=_AVERAGE.format(decay=settings.ema_decay) if settings.ema_decay else "",
         minutes=max(forward["seconds"], backward["seconds"]) / 60,
         command=f"\n    {text}\n" if text else "",
         before=f"\nThe weights it began with (`--init`) had been trained so:\n\n{_training_of(before)}\n"
@@ -102,6 +111,11 @@ def model_card(
         forward_epochs=", ".join(f"{loss:.3f}" for loss in forward["val_losses"]),
         backward_epochs=", ".join(f"{loss:.3f}" for loss in backward["val_losses"]),
     )
+
+
+def _encoder(config: RecurrentConfig) -> str:
+    name = _ENCODERS.get(config.encoder, config.encoder)
+    return f" Image vectors are those of\n{name}." if name else ""
 
 
 def _training_of(card: str) -> str:

@@ -1,6 +1,7 @@
 """The state of a run in one safetensors file, written beside and renamed, so that a kill finds the old or the new.
 
-Chance at step k is drawn from the seed and k alone, so weights, Adam's moments and k are all there is to keep.
+Chance at step k is drawn from the seed and k alone, so weights, their average, Adam's moments and k are all there is
+to keep.
 """
 
 from __future__ import annotations
@@ -33,8 +34,12 @@ class Progress:
         return min(range(len(self.val_losses)), key=lambda epoch: self.val_losses[epoch])
 
 
-def save_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+def save_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, average: nn.Module | None = None
+) -> None:
     tensors = {f"weights/{name}": weight for name, weight in model.state_dict().items()}
+    if average is not None:
+        tensors |= {f"average/{name}": weight for name, weight in average.state_dict().items()}
     for name, weight in model.named_parameters():
         for moment, value in optimizer.state[weight].items():
             tensors[f"{moment}/{name}"] = value
@@ -49,13 +54,17 @@ def load_progress(path: Path) -> Progress:
         raise ValueError(f"{path} is not a checkpoint of `bibs train` ({error})") from error
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Put the weights and the optimizer back as they were; returns where the run stood."""
+def load_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None = None
+) -> Progress:
+    """Put the weights, their average and the optimizer back as they were; returns where the run stood."""
     progress = load_progress(path)
     tensors = load_tensors(path)
-    weights = _part(tensors, "weights")
-    check_tensors(weights, model.state_dict(), path)
-    model.load_state_dict(weights)
+    for prefix, module in (("weights", model), ("average", average)):
+        if module is not None:
+            weights = _part(tensors, prefix)
+            check_tensors(weights, module.state_dict(), path)
+            module.load_state_dict(weights)
     moments = [_part(tensors, moment) for moment in MOMENTS]
     state: dict[int, dict[str, Tensor]] = {}
     for index, (name, _) in enumerate(model.named_parameters()):

@@ -66,7 +66,7 @@ class Corpus:
 
 
 def read_corpus(
-    data: Path | None,
+    data: Sequence[Path],
     texts: Sequence[Path] = (),
     *,
     features: Features | None = None,
@@ -76,16 +76,19 @@ def read_corpus(
 ) -> Corpus:
     """Read captions with pictures from `data` and captions alone from `texts`; all of `texts` is trained on.
 
-    Unless it is given, the vocabulary holds the words seen at least `min_count` times in what is trained on.
+    A picture may stand in several of `data`, in one split. Unless it is given, the vocabulary holds the words seen at
+    least `min_count` times in what is trained on.
     """
-    images = list(read_captions(data)) if data else []
+    images = [image for path in data for image in read_captions(path)]
+    _check_splits(images)
+    named = ", ".join(map(str, data)) or "`data`, which is missing,"
     train = [image for image in images if image.split == "train"]
     val = [image for image in images if image.split == "val"]
     if not val:
-        raise ValueError(f"there is nothing to validate on: {data or '`data`, which is missing,'} has no split `val`")
+        raise ValueError(f"there is nothing to validate on: {named} has no split `val`")
     spoken = [image for path in texts for image in read_captions(path) if image.split == "train"]
     if not train and not spoken:
-        raise ValueError(f"there is nothing to train on: {data} has no split `train`, and no text was given")
+        raise ValueError(f"there is nothing to train on: {named} has no split `train`, and no text was given")
     if features is not None and not allow_missing_features:
         _check_features(features, train + val)
     if vocabulary is None:
@@ -121,6 +124,17 @@ def encode_captions(images: Sequence[CaptionedImage], vocabulary: Vocabulary, fe
 
 def _without_picture(image: CaptionedImage) -> CaptionedImage:
     return CaptionedImage(image_id="", filename="", split=image.split, captions=image.captions)
+
+
+def _check_splits(images: Sequence[CaptionedImage]) -> None:
+    """Several files must not disagree: a picture to validate on is not trained on."""
+    splits: dict[int | str, str] = {}
+    for image in images:
+        before = splits.setdefault(image.image_id, image.split) if image.image_id != "" else image.split
+        if before != image.split:
+            raise ValueError(
+                f"`data` must have every picture in one split, but {image.image_id} is in {before} and {image.split}"
+            )
 
 
 def _check_features(features: Features, images: Sequence[CaptionedImage]) -> None:

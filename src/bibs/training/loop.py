@@ -7,6 +7,7 @@ resumed from any checkpoint ends with the same weights, to the last bit, as one 
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from bibs.models.storage import save_tensors
 from bibs.training.batches import epoch_batches, evaluation_batches, make_batch, steps_per_epoch
 from bibs.training.checkpoint import Progress, load_checkpoint, load_progress, save_checkpoint
 from bibs.training.corpus import Captions
+from bibs.training.normalisation import Normalisation
 from bibs.training.settings import TrainingSettings
 
 DIRECTIONS = ("forward", "backward")
@@ -56,6 +58,7 @@ class Run:
     name: str  # fingerprints of settings, vocabulary and captions: a checkpoint of another name is refused
     missing: float | None = None  # the share of missing words, for a NADE instead of one direction
     initial: Path | None = None  # weights to begin with, instead of random ones
+    normalisation: Normalisation | None = None  # of the pictures; weights to begin with bring their own
     checkpoint_seconds: float = 120.0
     report_seconds: float = 5.0
 
@@ -80,11 +83,14 @@ class Run:
         return self.steps_per_epoch * self.settings.epochs
 
     def new_model(self) -> Trainable:
-        if self.missing is None:
-            return RecurrentModel.load(self.initial, self.config) if self.initial else RecurrentModel(self.config)
-        if self.initial:
+        if self.initial is not None:
+            if self.missing is None:
+                return RecurrentModel.load(self.initial, self.config)
             return NADE.load(self.initial, self.config, missing=self.missing)
-        return NADE(self.config, missing=self.missing)
+        model = RecurrentModel(self.config) if self.missing is None else NADE(self.config, missing=self.missing)
+        if self.normalisation is not None:
+            self.normalisation.apply(model)
+        return model
 
 
 def train_direction(
@@ -96,22 +102,25 @@ def train_direction(
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=run.settings.learning_rate, weight_decay=run.settings.weight_decay, fused=True
     )
+    average = copy.deepcopy(model) if run.settings.ema_decay else None
     progress = Progress(run=run.name)
     if run.checkpoint.exists():
         _check_same_run(load_progress(run.checkpoint).run, run)
-        progress = load_checkpoint(run.checkpoint, model, optimizer)
+        progress = load_checkpoint(run.checkpoint, model, optimizer, average)
     meter = _Meter(run, progress, report)
     while not progress.finished:
         epoch, first = divmod(progress.step, run.steps_per_epoch)
         batches = epoch_batches(run.train, run.settings.batch_size, seed=run.settings.seed, epoch=epoch)
         for rows in batches[first:]:
             total, count = _train_step(run, model, optimizer, progress.step, rows, features)
+            if average is not None:
+                _update_average(average, model, run.settings.ema_decay, progress.step)
             progress = replace(progress, step=progress.step + 1)
             meter.count(total, count, progress)
             if meter.checkpoint_is_due() and progress.step % run.steps_per_epoch:
-                save_checkpoint(run.checkpoint, model, optimizer, meter.timed(progress))
-        progress = meter.timed(_end_epoch(run, model, progress, features))
-        save_checkpoint(run.checkpoint, model, optimizer, progress)
+                save_checkpoint(run.checkpoint, model, optimizer, meter.timed(progress), average)
+        progress = meter.timed(_end_epoch(run, average or model, progress, features))
+        save_checkpoint(run.checkpoint, model, optimizer, progress, average)
         meter.say(progress)
     return progress
 
@@ -156,6 +165,14 @@ def _train_step(
     if not np.isfinite(value):
         raise ValueError(f"the {run.direction} loss of step {step} is {value}; try a lower `learning_rate`")
     return value, count
+
+
+@torch.no_grad()
+def _update_average(average: nn.Module, model: nn.Module, decay: float, step: int) -> None:
+    """Early steps are forgotten sooner, for the first weights are random."""
+    share = 1 - min(decay, (1 + step) / (10 + step))  # of the newest weights
+    for mean, weight in zip(average.parameters(), model.parameters(), strict=True):
+        mean.lerp_(weight, share)
 
 
 def _end_epoch(run: Run, model: Trainable, progress: Progress, features: Features | None) -> Progress:

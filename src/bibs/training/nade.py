@@ -13,8 +13,9 @@ from bibs.models.storage import save_json
 from bibs.text import Vocabulary
 from bibs.training.checkpoint import Progress
 from bibs.training.loop import Report, train_direction
+from bibs.training.normalisation import count_normalisation
 from bibs.training.settings import TrainingSettings
-from bibs.training.train import Initial, Sources, fingerprint_file, make_run, prepare_output
+from bibs.training.train import Initial, Sources, fingerprint_file, make_run, prepare_output, with_pictures
 
 
 def train_nade(
@@ -42,10 +43,13 @@ def train_nade(
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)
     run = replace(run, missing=missing, name=f"{run.name}, missing {missing}")
+    if weights is None and features is not None:
+        run = with_pictures(run, features.encoder, count_normalisation(features, corpus.train.image_ids))
     if weights is not None:
         begin = run.folder / "initial-nade.safetensors"
         weights.save(begin, dtype=None)
-        run = replace(run, initial=begin, name=f"{run.name}, init {fingerprint_file(begin)}")
+        config = replace(run.config, encoder=weights.config.encoder, condition_axes=weights.config.condition_axes)
+        run = replace(run, config=config, initial=begin, name=f"{run.name}, init {fingerprint_file(begin)}")
     progress = train_direction(run, features, report)
     NADE.load(run.best, run.config, missing=missing).save(output / NADE_WEIGHTS)
     corpus.vocabulary.save(output / VOCABULARY)

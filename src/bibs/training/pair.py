@@ -24,13 +24,17 @@ from bibs.training.loop import Report, Run, train_direction
 
 @dataclass(frozen=True)
 class FeatureFiles:
-    """Where the image vectors are; every process maps them into memory by itself."""
+    """Where the image vectors are; every process maps them into memory by itself.
+
+    `encoder` names what made them, where the files do not say it themselves.
+    """
 
     vectors: Path
     ids: Path | None = None
+    encoder: str = ""
 
     def load(self) -> Features:
-        return Features.load(self.vectors, self.ids)
+        return Features.load(self.vectors, self.ids, encoder=self.encoder)
 
 
 def train_pair(

