@@ -19,7 +19,7 @@ from bibs.models.directory import VOCABULARY, load_length_prior, load_pair
 from bibs.models.ngram import NGramModel
 from bibs.search import Fill, StepModel, TracedPass
 from bibs.text import Template, Vocabulary, tokenize
-from bibs.vision import EfficientNetLite0, ImageEncoder, ImageLike
+from bibs.vision import ImageEncoder, ImageLike, make_encoder
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
 
@@ -232,11 +232,17 @@ class Infiller:
         conditions: list[Any] = [image if _is_vector(image) else None for image in images]
         pictures = {id(image): image for image in images if image is not None and not _is_vector(image)}
         if pictures:
-            self._encoder = self._encoder or EfficientNetLite0()
+            self._encoder = self._encoder or make_encoder(_encoder_name(self.forward))
             encoded = torch.from_numpy(np.asarray(self._encoder.encode(list(pictures.values()))))  # (pictures, D)
             vectors = dict(zip(pictures, encoded, strict=True))
             conditions = [vectors.get(id(image), known) for image, known in zip(images, conditions, strict=True)]
         return None if all(condition is None for condition in conditions) else conditions
+
+
+def _encoder_name(model: StepModel) -> str:
+    """The encoder whose vectors a model was trained on; one that does not say had the first that there was."""
+    config = getattr(model, "config", None)
+    return getattr(config, "encoder", "") or "lite0"
 
 
 def _on_device(model: StepModel, device: torch.device | str | None) -> StepModel:
