@@ -9,8 +9,8 @@ from problems import lstm_pair, random_templates
 from timing import interleaved
 from torch import Tensor
 
-from bibs.search import Opening, beam_search
-from bibs.search.template import Layout
+from bibs.constraints import Demands
+from bibs.search import Layout, Settings, Trees, run_pass
 
 NUM_EXAMPLES, NUM_BEAMS, WIDTH, HIDDEN, VOCAB = 64, 5, 8, 512, 10_000
 
@@ -29,13 +29,21 @@ def products(multiply: Callable[[Tensor, Tensor], Tensor], weights: list[Tensor]
 
 def run() -> list[dict[str, object]]:
     forward, _ = lstm_pair(HIDDEN, VOCAB)
-    layouts = [Layout.of(template) for template in random_templates(NUM_EXAMPLES, WIDTH, VOCAB)]
-    opening = Opening.read("forward", forward, layouts, banned=(0, 1, 2))
+    templates = random_templates(NUM_EXAMPLES, WIDTH, VOCAB)
+    layouts = [Layout.of(template) for template in templates]
+    trees = Trees.of(forward, forward, Settings(num_beams=NUM_BEAMS))
+    trees.forward.begin([layout.context for layout in layouts], None)
+    demands = Demands.plain(VOCAB, (0, 1, 2), NUM_EXAMPLES)
+
+    def one_pass() -> None:
+        trees.forward.forget()
+        run_pass(trees.side(trees.forward, layouts, range(NUM_EXAMPLES), demands))
+
     shapes = [(4 * HIDDEN, HIDDEN), (VOCAB, HIDDEN)]
     tall = [torch.randn(shape) for shape in shapes]
     wide = [weight.t().contiguous() for weight in tall]
     contenders: dict[str, Callable[[], object]] = {
-        "pass": lambda: beam_search(opening, num_beams=NUM_BEAMS, keep=False, send=False),
+        "pass": torch.inference_mode()(one_pass),
         "rows @ weight.T": products(lambda rows, weight: rows @ weight.t(), tall),
         "rows @ transposed": products(lambda rows, weight: rows @ weight, wide),
         "weight @ rows.T": products(lambda rows, weight: weight @ rows.t(), tall),

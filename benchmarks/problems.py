@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from bibs import Infiller
-from bibs.data import read_captions
+from bibs.data import Features, read_captions
 from bibs.infiller import PRETRAINED
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 
@@ -50,17 +51,33 @@ def trained_pair() -> tuple[str, Infiller]:
 
 def caption_templates(infiller: Infiller, count: int, removed: float = 0.5, seed: int = 0) -> list[Template]:
     """Captions of the validation split with the middle removed, as in the paper."""
-    vocabulary = infiller.vocabulary
+    return [blank(infiller, words, removed) for _, words in draw_captions(count, seed)]
+
+
+def caption_templates_with_pictures(
+    infiller: Infiller, count: int, removed: float = 0.5, seed: int = 0
+) -> tuple[list[Template], torch.Tensor]:
+    """The same, with the vectors (N, D) of their pictures."""
+    folder = data_directory() / "coco"
+    features = Features.load(folder / "features_efficientnet_lite0.npy", folder / "features_ids.json")
+    drawn = draw_captions(count, seed)
+    vectors = torch.from_numpy(features.rows([image_id for image_id, _ in drawn]))
+    return [blank(infiller, words, removed) for _, words in drawn], vectors
+
+
+def draw_captions(count: int, seed: int) -> list[tuple[int | str, tuple[str, ...]]]:
     captions = [
-        caption
+        (image.image_id, tuple(caption))
         for image in read_captions(data_directory() / "coco" / "dataset_coco.json")
         if image.split == "val"
         for caption in image.captions
     ]
-    templates: list[Template] = []
-    for words in random.Random(seed).sample(captions, count):
-        width = int(removed * len(words) + 0.5)
-        before = (len(words) - width) // 2
-        ids = vocabulary.encode(words)
-        templates.append([vocabulary.start, *ids[:before], *[None] * width, *ids[before + width :], vocabulary.end])
-    return templates
+    return random.Random(seed).sample(captions, count)
+
+
+def blank(infiller: Infiller, words: Sequence[str], removed: float) -> Template:
+    vocabulary = infiller.vocabulary
+    width = int(removed * len(words) + 0.5)
+    before = (len(words) - width) // 2
+    ids = vocabulary.encode(words)
+    return [vocabulary.start, *ids[:before], *[None] * width, *ids[before + width :], vocabulary.end]

@@ -23,15 +23,13 @@ import torch
 from problems import caption_templates, trained_pair
 from timing import interleaved
 
-from bibs.search import Fill, Opening, StepModel, beam_search, fill_templates
-from bibs.search.bidirectional import run_passes
-from bibs.search.pair import Pair, fill_in_batches
-from bibs.search.settings import Settings
-from bibs.search.template import Layout
+from bibs import StepModel, fill_templates
+from bibs.constraints import Demands
+from bibs.search import Batch, Fill, Layout, Settings, Trees, run_pass, run_steps
 from fakes import CountingModel, CountingScoringModel
 
 NUM_EXAMPLES = 256
-SETTINGS = Settings()
+SETTINGS = Settings(start="backward")
 
 
 def run() -> list[dict[str, object]]:
@@ -47,23 +45,32 @@ def _row(removed: float, num_threads: int) -> dict[str, object]:
     forward, backward, vocabulary = infiller.forward, infiller.backward, infiller.vocabulary
     banned = (vocabulary.start, vocabulary.end, vocabulary.unk)
     templates = caption_templates(infiller, NUM_EXAMPLES, removed)
-    layouts = sorted((Layout.of(t) for t in templates), key=lambda layout: (-len(layout.region), len(layout.context)))
+    size = 320 // SETTINGS.num_beams
+    ordered = sorted(templates, key=lambda template: -template.count(None))
+    parts = [ordered[begin : begin + size] for begin in range(0, NUM_EXAMPLES, size)]
+    demands = Demands.plain(forward.vocab_size, banned, size)
 
+    @torch.inference_mode()
     def plain(model: StepModel = forward) -> None:
         """The paper's URNN-f: read the contexts, one pass, take its top fills."""
-        size = SETTINGS.examples_per_batch
-        for begin in range(0, NUM_EXAMPLES, size):
-            opening = Opening.read("forward", model, layouts[begin : begin + size], banned=banned)
-            beam_search(opening, num_beams=SETTINGS.num_beams, keep=False, send=False).fills()
+        trees = Trees.of(model, backward, SETTINGS)
+        for part in parts:
+            layouts = [Layout.of(template) for template in part]
+            trees.forward.begin([layout.context for layout in layouts], None)
+            run_pass(trees.side(trees.forward, layouts, range(len(part)), demands))
 
+    @torch.inference_mode()
     def passes(settings: Settings) -> None:
-        def search(pair: Pair, settings: Settings) -> list[list[Fill]]:
-            run_passes(pair, settings)
-            return [[] for _ in range(len(pair))]
+        def search(batch: Batch, settings: Settings) -> list[list[Fill]]:
+            run_steps(batch, settings.start, settings.num_rounds)
+            return [[] for _ in batch.layouts]
 
-        fill_in_batches(forward, backward, layouts, search, settings, banned=banned)
+        trees = Trees.of(forward, backward, settings)
+        for part in parts:
+            trees.begin(part)
+            trees.search(search, [Layout.of(template) for template in part], range(len(part)), demands)
 
-    call = partial(fill_templates, forward, backward, templates, banned=banned)
+    call = partial(fill_templates, forward, backward, templates, banned=banned, start="backward")
     seconds = interleaved(
         {
             "plain": plain,
@@ -76,7 +83,7 @@ def _row(removed: float, num_threads: int) -> dict[str, object]:
         clock=time.thread_time if num_threads == 1 else time.perf_counter,
     )
     counted = CountingScoringModel(forward), CountingScoringModel(backward)
-    rounds = [fills[0].rounds for fills in fill_templates(*counted, templates, banned=banned)]
+    rounds = [fills[0].rounds for fills in fill_templates(*counted, templates, banned=banned, start="backward")]
     stepped, scored = (sum(getattr(model, what) for model in counted) for what in ("rows", "scored"))
     plain(counting := CountingModel(forward))
     return {

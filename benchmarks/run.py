@@ -17,6 +17,7 @@ def main(names: list[str]) -> None:
     import message_form
     import pictures
     import rounds
+    import starts
     import torch
     from rich.console import Console
     from rich.table import Table
@@ -24,6 +25,7 @@ def main(names: list[str]) -> None:
     benchmarks = {
         "message_form": message_form,
         "rounds": rounds,
+        "starts": starts,
         "floor": floor,
         "growth": growth,
         "pictures": pictures,

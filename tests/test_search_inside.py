@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from bibs import fill_templates
 from bibs.baselines.samplers import _draw
 from bibs.constraints import Demands
-from bibs.constraints.slots import SlotRules
+from bibs.constraints.slots import SlotRules, top_k
 from bibs.lengths import join_scores
 from bibs.lengths.joins import NOWHERE
 from bibs.lengths.paper import EndingModel
-from bibs.search import Gap, Layout, Prefixes, Settings, Trees, run_pass, top_k
+from bibs.search import Gap, Layout, Prefixes, Settings, Trees, run_pass
 from by_hand import search_by_hand
 from fakes import CountingModel, HistoryModel, MatrixModel
 from small_problems import SAMPLERS, assert_same

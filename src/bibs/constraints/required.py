@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bibs.search import Layout, Tokens, top_k
+from bibs.search import Layout, Tokens
 
-from .slots import FREE, Penalties, SlotRules
+from .slots import FREE, Penalties, SlotRules, top_k
 
 
 class RequiredWords(SlotRules):

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from bibs.search import Layout, Tokens, top_k
+from bibs.search import Layout, Tokens
 
 Penalties: TypeAlias = Mapping[int, float]
 """What a token loses in each free slot that it fills."""
@@ -66,3 +66,19 @@ class SlotRules:
     def penalty(self, example: int, fill: Tokens) -> float:
         lost = self.lost[example]
         return sum(lost.get(token, 0.0) for token in self.layouts[example].free_words(fill)) if lost else 0.0
+
+
+def top_k(values: Tensor, k: int, block: int = 128) -> Tensor:
+    """The places of the k largest of each row (n, M). On long rows the k best blocks come first: they hold them all."""
+    num_values = values.shape[1]
+    num_blocks = num_values // block
+    if num_blocks < 4 * k:
+        return values.topk(k).indices
+    whole = num_blocks * block
+    best = values[:, :whole].reshape(-1, num_blocks, block).amax(2)  # (n, blocks)
+    if whole < num_values:
+        best = torch.cat([best, values[:, whole:].amax(1, keepdim=True)], 1)
+    blocks = best.topk(k, sorted=False).indices  # (n, k)
+    places = (blocks[..., None] * block + torch.arange(block, device=values.device)).flatten(1)  # (n, k * block)
+    inside = values.gather(1, places.clamp(max=num_values - 1)).masked_fill_(places >= num_values, -torch.inf)
+    return places.gather(1, inside.topk(k).indices)

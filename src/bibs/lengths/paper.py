@@ -99,8 +99,8 @@ def _generate(
     ]
     side = trees.side(tree, layouts, range(len(templates)), constraints)
     lengths = []
-    for template, gap, room, number in zip(templates, gaps, rooms, run_pass(side).ends, strict=True):
-        generated = next(iter(side.ends[number]))[-room:]
+    for template, gap, room, fills in zip(templates, gaps, rooms, run_pass(side).fills, strict=True):
+        generated = next(iter(fills))[-room:]
         count = generated.index(end) if end in generated else room
         lengths.append(count - (len(template) - 1 - gap - 1))
     return lengths

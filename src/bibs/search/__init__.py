@@ -13,7 +13,7 @@ from .beam import Fills as Fills
 from .beam import Rules as Rules
 from .beam import Side as Side
 from .beam import run_pass as run_pass
-from .beam import top_k as top_k
+from .bidirectional import run_steps as run_steps
 from .bidirectional import search_both_ways as search_both_ways
 from .fill import Constraints as Constraints
 from .fill import Method as Method
@@ -40,3 +40,4 @@ from .problem import opposite as opposite
 from .rescore import Batch as Batch
 from .rescore import best_fills as best_fills
 from .rescore import finish as finish
+from .rescore import left_to_right as left_to_right

@@ -58,20 +58,16 @@ class Rules(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One run over all slots, in the reading order of its model; frontiers are numbers in the tables of its side."""
-
-    frontiers: tuple[tuple[int, ...], ...]  # per example and slot
-    ends: tuple[int, ...]  # per example, its complete fills
-
-    def of(self, example: int) -> tuple[int, ...]:
-        """All that there is to know of the pass in one example."""
-        return (*self.frontiers[example], self.ends[example])
-
-
 Fills: TypeAlias = dict[Tokens, float]
 """Fills of one region in reading order, best first, each with what it was ranked by."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One run over all slots, in the reading order of its model, by example."""
+
+    frontiers: list[tuple[int, ...]]  # at each slot, as numbers of its side
+    fills: list[Fills]  # with which it ended
 
 
 @dataclass(frozen=True)
@@ -94,8 +90,7 @@ class Side:
     rules: Rules
     num_beams: int
     numbers: dict[tuple[int, ...], int] = field(default_factory=dict)  # (example, nodes) -> number of a frontier
-    choices: dict[tuple[int, ...], int] = field(default_factory=dict)  # (frontier, frontiers heard) -> next frontier
-    ends: list[Fills] = field(default_factory=list)
+    choices: dict[tuple[int, ...], int | Fills] = field(default_factory=dict)  # (frontier, frontiers heard) -> the next
 
     def __post_init__(self) -> None:
         device = self.prefixes.device
@@ -137,7 +132,8 @@ class Side:
 def run_pass(near: Side, far: Side | None = None, heard: Sequence[Pass] = ()) -> Pass:
     """Run over the regions once, from the near side to the far one, steered by the passes `heard` of the far side."""
     widths = [len(layout.region) for layout in near.layouts]
-    frontiers = [[first] for first in near.first]  # and, last of all, the number of the complete fills
+    frontiers = [[first] if width else [] for first, width in zip(near.first, widths, strict=True)]
+    fills: list[Fills] = [{(): 0.0} for _ in widths]
     for slot in range(max(widths)):
         keys = {
             example: (frontiers[example][slot], *(each.frontiers[example][width - 1 - slot] for each in heard))
@@ -149,18 +145,18 @@ def run_pass(near: Side, far: Side | None = None, heard: Sequence[Pass] = ()) ->
             chosen = _extend(near, far, slot, fresh, [keys[example] for example in fresh])
             near.choices.update(zip((keys[example] for example in fresh), chosen, strict=True))
         for example, key in keys.items():
-            frontiers[example].append(near.choices[key])
-    for example, width in enumerate(widths):
-        if not width:
-            near.ends.append({(): 0.0})
-            frontiers[example] = [len(near.ends) - 1]
-    return Pass(tuple(tuple(each[:-1]) for each in frontiers), tuple(each[-1] for each in frontiers))
+            following = near.choices[key]
+            if isinstance(following, int):
+                frontiers[example].append(following)
+            else:
+                fills[example] = following
+    return Pass(list(map(tuple, frontiers)), fills)
 
 
 def _extend(
     near: Side, far: Side | None, slot: int, examples: Sequence[int], keys: Sequence[tuple[int, ...]]
-) -> list[int]:
-    """Choose the extensions of some frontiers; the numbers of the frontiers, or of the complete fills, they make."""
+) -> list[int | Fills]:
+    """Choose the extensions of some frontiers: the frontiers that they make, or in the last slot the fills."""
     device = near.prefixes.device
     rows, numbers = torch.tensor(examples, device=device), torch.tensor(keys, device=device)  # (m,), (m, 1 + heard)
     message = None
@@ -174,32 +170,20 @@ def _extend(
         for ours, other in zip(vars(chosen).values(), vars(alone).values(), strict=True):
             ours[cut_off] = other
     last = [slot + 1 == len(near.layouts[example].region) for example in examples]
-    alive = chosen.scores > -torch.inf
-    alive &= ~torch.tensor(last, device=device)[:, None, None]
-    nodes = torch.full_like(chosen.parents, DEAD)
-    nodes[alive] = near.prefixes.read(chosen.parents[alive], chosen.tokens[alive])
-    results = [-1] * len(examples)
     going = [row for row, ends in enumerate(last) if not ends]
-    if going:
-        found = near.number([examples[row] for row in going], nodes[going], chosen.scores[going])
-        for row, number in zip(going, found, strict=True):
-            results[row] = number
-    for row, ends in enumerate(last):
-        if ends:
-            results[row] = len(near.ends)
-            near.ends.append(_complete(near, chosen, row))
-    return results
+    parents, tokens, scores = (each[going] for each in (chosen.parents, chosen.tokens, chosen.scores))
+    alive = scores > -torch.inf
+    nodes = torch.full_like(parents, DEAD)
+    nodes[alive] = near.prefixes.read(parents[alive], tokens[alive])
+    frontiers = iter(near.number([examples[row] for row in going], nodes, scores) if going else ())
+    return [_fills(near, chosen, row) if ends else next(frontiers) for row, ends in enumerate(last)]
 
 
-def _complete(near: Side, chosen: Extensions, row: int) -> Fills:
-    ranking = {
-        (*near.prefixes.path(parent), token): value
-        for parent, token, value in zip(
-            *(each[row].flatten().tolist() for each in (chosen.parents, chosen.tokens, chosen.ranking)), strict=True
-        )
-        if value > -torch.inf
-    }
-    return dict(sorted(ranking.items(), key=lambda item: -item[1]))
+def _fills(near: Side, chosen: Extensions, row: int) -> Fills:
+    columns = (each[row].flatten().tolist() for each in (chosen.parents, chosen.tokens, chosen.ranking))
+    found = [extension for extension in zip(*columns, strict=True) if extension[2] > -torch.inf]
+    found.sort(key=lambda extension: -extension[2])
+    return {(*near.prefixes.path(parent), token): value for parent, token, value in found}
 
 
 def _choose(near: Side, slot: int, examples: Tensor, frontiers: Tensor, message: Tensor | None) -> Extensions:
@@ -226,19 +210,3 @@ def _choose(near: Side, slot: int, examples: Tensor, frontiers: Tensor, message:
 
     scores = pick(own + here).masked_fill_(best == -torch.inf, -torch.inf)
     return Extensions(pick(nodes[..., None]), pick(tokens[:, :, None]), scores, best)
-
-
-def top_k(values: Tensor, k: int, block: int = 128) -> Tensor:
-    """The places of the k largest of each row (n, M). On long rows the k best blocks come first: they hold them all."""
-    num_values = values.shape[1]
-    num_blocks = num_values // block
-    if num_blocks < 4 * k:
-        return values.topk(k).indices
-    whole = num_blocks * block
-    best = values[:, :whole].reshape(-1, num_blocks, block).amax(2)  # (n, blocks)
-    if whole < num_values:
-        best = torch.cat([best, values[:, whole:].amax(1, keepdim=True)], 1)
-    blocks = best.topk(k, sorted=False).indices  # (n, k)
-    places = (blocks[..., None] * block + torch.arange(block, device=values.device)).flatten(1)  # (n, k * block)
-    inside = values.gather(1, places.clamp(max=num_values - 1)).masked_fill_(places >= num_values, -torch.inf)
-    return places.gather(1, inside.topk(k).indices)

@@ -19,15 +19,15 @@ from typing import NamedTuple, TypeAlias
 
 from .beam import Fills, Pass, run_pass
 from .problem import DIRECTIONS, Direction, Fill, Settings, Start, TracedPass, opposite
-from .rescore import Batch, finish, score_both
+from .rescore import Batch, finish, left_to_right, score_both
 
 
 class Visit(NamedTuple):
-    """What one pass came to in one example, as numbers in the tables of its side."""
+    """What one pass came to in one example."""
 
     direction: Direction
     frontiers: tuple[int, ...]
-    end: int
+    fills: Fills  # from left to right
 
 
 Step: TypeAlias = tuple[Visit, ...]
@@ -39,13 +39,13 @@ class History:
     """The steps of one example, until nothing new came."""
 
     steps: list[Step] = field(default_factory=list)
-    seen: dict[tuple[Step, ...], int] = field(default_factory=dict)
+    seen: dict[tuple[object, ...], int] = field(default_factory=dict)
     repeats: int | None = None  # the step that the last one repeats
 
     def add(self, step: Step, num_heard: int) -> None:
         if self.repeats is None:
             self.steps.append(step)
-            heard = tuple(tuple(visit._replace(end=0) for visit in each) for each in self.steps[-num_heard:])
+            heard = tuple(visit[:2] for each in self.steps[-num_heard:] for visit in each)
             first = self.seen.setdefault(heard, len(self.steps) - 1)
             self.repeats = first if first < len(self.steps) - 1 else None
 
@@ -64,8 +64,8 @@ def search_both_ways(batch: Batch, settings: Settings) -> list[list[Fill]]:
     for history in histories:
         steps = history.steps[::-1] if settings.rescore else [history.at(2 * settings.num_rounds)]
         fills: Fills = {}
-        for direction, _, end in (visit for step in steps for visit in step):
-            fills |= {fill: value for fill, value in batch.fills(direction, end).items() if fill not in fills}
+        for visit in (visit for step in steps for visit in step):
+            fills |= {fill: value for fill, value in visit.fills.items() if fill not in fills}
         proposals.append(fills if settings.rescore else dict(sorted(fills.items(), key=lambda item: -item[1])))
     answers = finish(batch, proposals, settings, "sum" if settings.rescore else "own")
     return [
@@ -88,7 +88,10 @@ def run_steps(batch: Batch, start: Start, num_rounds: int) -> list[History]:
             step[direction] = run_pass(batch[direction], batch[opposite(direction)], heard)
         steps.append(step)
         for example, history in enumerate(histories):
-            visits = (Visit(d, each.frontiers[example], each.ends[example]) for d, each in step.items())
+            visits = (
+                Visit(direction, each.frontiers[example], left_to_right(direction, each.fills[example]))
+                for direction, each in step.items()
+            )
             history.add(tuple(visits), num_heard)
         if all(history.repeats is not None for history in histories):
             break
@@ -98,9 +101,9 @@ def run_steps(batch: Batch, start: Start, num_rounds: int) -> list[History]:
 def _trace(batch: Batch, example: int, history: History) -> tuple[TracedPass, ...]:
     """What every pass saw of one example."""
     passes = []
-    for direction, frontiers, end in (visit for step in history.steps for visit in step):
+    for direction, frontiers, fills in (visit for step in history.steps for visit in step):
         partial_fills = tuple(map(batch[direction].partial_fills, frontiers))
-        for fill, value in list(batch.fills(direction, end).items())[:1]:
+        for fill, value in list(fills.items())[:1]:
             ((forward, backward),) = score_both(batch, [(example, fill)], [-math.inf])
             tokens = batch.layouts[example].fill(fill)
             passes.append(TracedPass(direction, tokens, forward + backward, value, partial_fills))

@@ -36,10 +36,9 @@ class Batch:
     def layouts(self) -> Sequence[Layout]:
         return self.forward.layouts
 
-    def fills(self, direction: Direction, end: int) -> Fills:
-        """Complete fills that a pass ended with, from left to right."""
-        turn = 1 if direction == "forward" else -1
-        return {fill[::turn]: value for fill, value in self[direction].ends[end].items()}
+
+def left_to_right(direction: Direction, fills: Fills) -> Fills:
+    return fills if direction == "forward" else {fill[::-1]: value for fill, value in fills.items()}
 
 
 def score_both(batch: Batch, asked: Sequence[tuple[int, Tokens]], floors: Sequence[float]) -> list[tuple[float, float]]:
