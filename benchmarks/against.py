@@ -2,9 +2,9 @@
 
 python benchmarks/against.py REV [--rows bibs-50,forward] [--captions 256] [--repeats 3] [--data DIR] [--json FILE]
 
-"Ours" is the working tree, "theirs" is REV in a temporary worktree. Both search with our bundled weights, from the same
-side, and get the same templates: captions of COCO's val split with their pictures. A repeat starts a fresh process of
-each, since a process may be 10 % faster than its twin for as long as it lives. After a warm-up they take turns, ours
+"Ours" is the working tree, "theirs" is REV in a temporary worktree. Each searches with its bundled pair, from the same
+side, and both get the same templates: captions of COCO's val split with their pictures. A repeat starts a fresh process
+of each, since a process may be 10 % faster than its twin for as long as it lives. After a warm-up they take turns, ours
 theirs theirs ours, and the other way round in the next repeat. One thread, processor seconds, the least of all calls.
 
 Answers of a caption that both give are the same; the others are paired, best first. A pair is a near-tie if what the
@@ -35,6 +35,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ROOT / "src" / "bibs" / "pretrained" / "coco"
+WEIGHTS = "bibs/pretrained/coco/forward.safetensors"
 SIDES = ("ours", "theirs")
 NEAR_TIE = 1e-3
 LEAST_WORDS = 8  # so that 75 %, or two runs of words, can go and a word stays on every side
@@ -111,6 +112,9 @@ def main() -> None:
         captions, special = read_problems(arguments.data, arguments.captions, vectors)
         with checked_out(commits["theirs"], Path(folder) / "theirs") as theirs:
             sources = {"ours": ROOT / "src", "theirs": theirs / "src"}
+            weights = [source / WEIGHTS for source in sources.values()]
+            if weights[0].read_bytes() != weights[1].read_bytes():
+                raise SystemExit(f"{WEIGHTS} must be the same on both sides, but is not: answers cannot be compared")
             print(f"ours: {commits['ours']}, theirs: {commits['theirs']}\n{HEADER}", flush=True)
             for name in names:
                 small, problem = (make_problem(ROWS[name], several, special) for several in (captions[:6], captions))
@@ -341,7 +345,7 @@ def load(vectors: str) -> Callable[[Record], Record]:
     if not bibs.__file__.startswith(source):
         raise ImportError(f"bibs must come from {source}, but is {bibs.__file__}")
     torch.set_num_threads(1)
-    infiller = Infiller.from_pretrained(MODEL)
+    infiller = Infiller.from_pretrained()
     pictures = torch.from_numpy(np.load(vectors))  # (captions, size)
 
     def fill(command: Record) -> Record:
