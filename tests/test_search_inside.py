@@ -143,15 +143,15 @@ def test_a_budget_of_memory_is_kept_and_changes_no_answer(monkeypatch):
     """A mebibyte is not enough for two blanks of 2,000 words: they are searched one by one, and trees forget."""
     generator = torch.Generator().manual_seed(0)
     models = [MatrixModel(torch.rand(2000, 2000, generator=generator).softmax(1)) for _ in range(2)]
-    templates = [[0, 2, *[None] * width, 5, 1] for width in (6, 8, 7)] + [[0, 7, Gap(1, 6), 8, 1]]
-    expected = fill_templates(*models, templates, num_beams=3)
+    templates = [[0, 2, *[None] * width, 5, 1] for width in (6, 8, 7)] + [[0, 7, Gap(1, 14), 8, 1]]
+    expected = fill_templates(*models, templates, num_beams=5)
     sizes, forgotten = [], []
     honest, forget = Trees.begin, Prefixes.forget
     monkeypatch.setattr(
         Trees, "begin", lambda self, some, given=None: (sizes.append(len(some)), honest(self, some, given))[1]
     )
     monkeypatch.setattr(Prefixes, "forget", lambda self: (forgotten.append(len(self.context_scores)), forget(self))[1])
-    assert_same(fill_templates(*models, templates, num_beams=3, max_memory=1), expected)
+    assert_same(fill_templates(*models, templates, num_beams=5, max_memory=1), expected)
     assert sizes == [1, 1, 1, 1]
     assert len(forgotten) > 2 * len(sizes)  # once for each batch and direction, and between the lengths of the gap
 
