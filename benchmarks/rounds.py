@@ -45,7 +45,7 @@ def _row(removed: float, num_threads: int) -> dict[str, object]:
     forward, backward, vocabulary = infiller.forward, infiller.backward, infiller.vocabulary
     banned = (vocabulary.start, vocabulary.end, vocabulary.unk)
     templates = caption_templates(infiller, NUM_EXAMPLES, removed)
-    size = 280 // SETTINGS.num_beams
+    size = 320 // SETTINGS.num_beams
     ordered = sorted(templates, key=lambda template: -template.count(None))
     parts = [ordered[begin : begin + size] for begin in range(0, NUM_EXAMPLES, size)]
     demands = Demands.plain(forward.vocab_size, banned, size)

@@ -68,7 +68,7 @@ class Options(TypedDict, total=False):
     rescore: bool  # True: the fills of all passes are scored exactly; False: the last pass's, in its own order
     trace: bool  # False: keep the top fill and the frontiers of every pass on each result
     lookup: bool  # True: False asks the models again for what they have said, with the same result
-    batch_size: int | None  # None: as many templates at once as make about 280 rows and fit in the memory
+    batch_size: int | None  # None: as many templates at once as make about 320 rows and fit in the memory
     max_memory: int  # 512: MiB that the search may keep
     lengths: LengthRule  # "unknown": how the lengths of gaps are found; "paper": by the paper's rule
     max_length: int  # 20: the most words of a gap that does not say

@@ -18,7 +18,7 @@ from .prefixes import Prefixes
 from .problem import Fill, Gap, Layout, Settings, Template
 from .rescore import Batch
 
-ROWS_AT_ONCE = 280
+ROWS_AT_ONCE = 320
 """Layouts x beams that are searched together unless told otherwise: more is slower, fewer waste the matrix products."""
 
 NODES_PER_SLOT = 4

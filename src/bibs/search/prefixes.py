@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -17,13 +18,21 @@ from torch import Tensor
 from .model import Conditions, State, StepModel, map_state, select_rows, shapes
 from .problem import Tokens
 
+ROW_BITS = 32
+"""A node is a depth, the number of tokens read after the context, and a row among the nodes of that depth."""
+
 
 @dataclass
-class _Store:
-    """States of one shape. A state may grow with every token read, so a tree may have several stores."""
+class _Level:
+    """The nodes of one depth, in whose states all tensors have the same shape: a state may grow with every token."""
 
-    state: State  # more rows than are in use
-    count: int = 0
+    log_probs: Tensor  # (rows, V), of which the first len(edges) are in use
+    state: State
+    edges: list[int]  # parent * V + token; -1 for a context
+
+    @property
+    def kind(self) -> tuple[torch.Size, ...]:
+        return tuple(shape[1:] for shape in shapes(self.state))
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,6 @@ class Prefixes:
         self.max_rows = max_rows  # the most that the model is handed at once
         self.max_nodes = max_nodes
         self.lookup = lookup  # without it, what is known is asked for again, with the same result
-        self._table: Tensor | None = None  # (more rows than nodes, V)
 
     def begin(self, contexts: Sequence[Tokens], conditions: Conditions) -> None:
         """Empty the tree and read new contexts."""
@@ -63,29 +71,33 @@ class Prefixes:
     def forget(self) -> None:
         """Forget all but the contexts: other nodes mean nothing after that."""
         self._children: dict[int, int] = {}  # parent * V + token -> node
-        self._edges: list[int] = []  # node -> that key; -1 for a context
-        self._stores: dict[tuple[torch.Size, ...], _Store] = {}
-        self._places: list[tuple[_Store, int]] = []  # node -> where its state is kept
-        self._add([-1] * len(self.context_scores), *self._roots)
+        self._levels: list[_Level] = []
+        self._add(0, [-1] * len(self.context_scores), *self._roots)
 
     @property
     def is_full(self) -> bool:
-        return len(self._edges) > self.max_nodes
+        return sum(len(level.edges) for level in self._levels) > self.max_nodes
+
+    def table(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """For nodes of one depth: the log probabilities (rows, V) of all of that depth, and their rows. A negative node
+        stands for nothing, and has any row."""
+        depth = max(0, int(nodes.max())) >> ROW_BITS
+        return self._levels[depth].log_probs, (nodes - (depth << ROW_BITS)).clamp_(min=0)
 
     def log_probs(self, nodes: Tensor) -> Tensor:
-        """What may follow each node: (..., V)."""
-        assert self._table is not None
-        return self._table.index_select(0, nodes.flatten()).view(*nodes.shape, -1)
-
-    def log_prob(self, nodes: Tensor, tokens: Tensor) -> Tensor:
-        """log P of one token after each node; the two shapes are broadcast."""
-        assert self._table is not None
-        return self._table[nodes, tokens]
+        """What may follow each node (R,), of whatever depth: (R, V)."""
+        depths = nodes >> ROW_BITS
+        result = self._roots[0].new_empty(len(nodes), self.vocab_size)
+        for depth in sorted(set(depths.tolist())):
+            table, rows = self.table(nodes[depths == depth])
+            result[depths == depth] = table.index_select(0, rows)
+        return result
 
     def path(self, node: int) -> Tokens:
         """The tokens read after the context."""
         tokens: list[int] = []
-        while (edge := self._edges[node]) >= 0:
+        while node >> ROW_BITS:
+            edge = self._levels[node >> ROW_BITS].edges[node & ((1 << ROW_BITS) - 1)]
             node, token = divmod(edge, self.vocab_size)
             tokens.append(token)
         return tuple(reversed(tokens))
@@ -98,25 +110,29 @@ class Prefixes:
         for part, state in self._states(parents):
             read = torch.tensor([fresh[i] % self.vocab_size for i in part], device=self.device)
             log_probs, state = self.model.step(read, state)
-            self._check(f"step() at slot {len(self.path(parents[part[0]])) + 1}", len(part), log_probs, state)
-            self._add([fresh[i] for i in part], log_probs, state)
+            depth = (parents[part[0]] >> ROW_BITS) + 1
+            self._check(f"step() at slot {depth}", len(part), log_probs, state)
+            self._add(depth, [fresh[i] for i in part], log_probs, state)
         return torch.tensor([self._children[edge] for edge in edges], dtype=torch.long, device=self.device)
 
     def recall(self, roots: Sequence[int], sequences: Sequence[Tokens]) -> Recalled:
         """Follow each sequence from its root as far as the tree knows it."""
-        steps: list[tuple[int, int, int]] = []  # (sequence, node, token that follows)
+        steps: dict[int, list[tuple[int, int, int]]] = {}  # depth -> (sequence, node, token that follows)
         ends: list[tuple[int, Tokens]] = []
         for which, (node, tokens) in enumerate(zip(roots, sequences, strict=True)):
             place = 0
             while tokens:
-                steps.append((which, node, tokens[place]))
+                steps.setdefault(place, []).append((which, node, tokens[place]))
                 child = self._children.get(node * self.vocab_size + tokens[place])
                 if child is None or place + 1 == len(tokens):
                     break
                 node, place = child, place + 1
             ends.append((node, tokens[place:]))
-        which_one, at, following = torch.tensor(steps, dtype=torch.long, device=self.device).view(-1, 3).t()
-        totals = self.context_scores[list(roots)].index_add(0, which_one, self.log_prob(at, following))
+        totals = self.context_scores[list(roots)]
+        for several in steps.values():
+            number, nodes, following = torch.tensor(several, device=self.device).t()
+            table, rows = self.table(nodes)
+            totals.index_add_(0, number, table[rows, following])
         return Recalled(totals, [node for node, _ in ends], [left for _, left in ends])
 
     def score(self, known: Recalled, floors: Tensor) -> Tensor:
@@ -147,29 +163,33 @@ class Prefixes:
             scores[rows] += log_probs.gather(1, following[:, None])[:, 0]
         return scores
 
-    def _add(self, edges: Sequence[int], log_probs: Tensor, state: State) -> None:
+    def _add(self, depth: int, edges: Sequence[int], log_probs: Tensor, state: State) -> None:
         """Append nodes. One that is known already keeps its number."""
-        self._table = append_rows(log_probs[:0] if self._table is None else self._table, len(self._edges), log_probs)
-        kind = tuple(shape[1:] for shape in shapes(state))
-        store = self._stores.setdefault(kind, _Store(map_state(lambda tensor: tensor[:0], state)))
-        store.state = map_state(lambda kept, new: append_rows(kept, store.count, new), store.state, state)
+        if depth == len(self._levels):
+            self._levels.append(level := _Level(log_probs, state, []))
+        else:
+            level = self._levels[depth]
+            count = len(level.edges)
+            level.log_probs = append_rows(level.log_probs, count, log_probs)
+            level.state = map_state(lambda kept, new: append_rows(kept, count, new), level.state, state)
         for edge in edges:
-            self._children.setdefault(edge, len(self._edges))
-            self._edges.append(edge)
-            self._places.append((store, store.count))
-            store.count += 1
+            self._children.setdefault(edge, (depth << ROW_BITS) + len(level.edges))
+            level.edges.append(edge)
 
     def _states(self, nodes: Sequence[int]) -> Iterator[tuple[list[int], State]]:
         """Some places of `nodes` at a time, with the states of those nodes: as many as can be handled together."""
-        by_store: dict[int, list[int]] = {}
-        for place, node in enumerate(nodes):
-            by_store.setdefault(id(self._places[node][0]), []).append(place)
-        for places in by_store.values():
-            store = self._places[nodes[places[0]]][0]
+        by_kind: dict[tuple[torch.Size, ...], list[int]] = {}
+        kinds = [level.kind for level in self._levels]
+        for place in sorted(range(len(nodes)), key=lambda place: nodes[place] >> ROW_BITS):
+            by_kind.setdefault(kinds[nodes[place] >> ROW_BITS], []).append(place)
+        for places in by_kind.values():
             for begin in range(0, len(places), self.max_rows):
                 part = places[begin : begin + self.max_rows]
-                rows = torch.tensor([self._places[nodes[place]][1] for place in part], device=self.device)
-                yield part, select_rows(store.state, rows)
+                states = []
+                for depth, some in groupby((nodes[place] for place in part), key=lambda node: node >> ROW_BITS):
+                    rows = torch.tensor([node - (depth << ROW_BITS) for node in some], device=self.device)
+                    states.append(select_rows(self._levels[depth].state, rows))
+                yield part, states[0] if len(states) == 1 else map_state(lambda *each: torch.cat(each), *states)
 
     def _check(self, call: str, rows: int, log_probs: Tensor, state: State) -> None:
         """Blame the model for what would be hard to trace later."""
