@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -23,8 +24,27 @@ def test_the_python_blocks_of_a_page_run_in_order(page, monkeypatch):
         exec(compile("from __future__ import annotations\n" + code, f"{page.name}, block {number}", "exec"), names)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_python_hides_in_a_block_of_another_kind(page):
+    fences = re.findall(
+        r"^[ >]*```([^\n]*)\n(.*?)^[ >]*```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    assert {kind for kind, _ in fences} <= {"python", "sh", "text", ""}
+    assert sum(kind == "python" for kind, _ in fences) == len(blocks(page))
+    for kind, text in fences:
+        if kind in ("text", ""):
+            with pytest.raises(SyntaxError):
+                ast.parse(text)
+
+
 def test_the_readme_has_python_to_run():
     assert blocks(ROOT / "README.md")
+
+
+def test_three_models_of_ones_own_are_searched_and_checked_on_the_page():
+    searched = [code for code in blocks(ROOT / "docs" / "own-models.md") if "bidirectional_beam_search(" in code]
+    assert len(searched) >= 3
+    assert all("assert " in code for code in searched)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
