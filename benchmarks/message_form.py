@@ -29,6 +29,7 @@ def prepare(form: str, num_beams: int) -> Callable[[], object]:
         templates,
         num_beams=num_beams,
         num_rounds=NUM_ROUNDS,
+        start="backward",
         lookup=False,
         rescore=False,
         batch_size=NUM_EXAMPLES,

@@ -181,7 +181,7 @@ class NADE(nn.Module):
         free = torch.tensor([[token is None for token in row] for row in padded], device=weight.device)  # (R, T)
         shown = [[self.missing_token if token is None else token for token in row] for row in padded]
         tokens = torch.tensor(shown, device=weight.device)  # (R, T)
-        uniforms = weight.new_zeros(tokens.shape, dtype=torch.float64)
+        uniforms = weight.new_zeros(tokens.shape)
         if noise is not None:
             uniforms[free] = torch.cat([row for rows in noise for row in rows]).to(uniforms)
         known_right = right_states(self.right, tokens, lengths, conditions)  # (R, T-2, H)

@@ -118,10 +118,10 @@ class Side:
     def _message(self, nodes: Tensor, scores: Tensor) -> Tensor:
         """The most (m, S, V) that a group comes to with each token: max_b [ s_b + f_b(y) ]."""
         used = max(1, int((nodes != DEAD).sum(2).max()))  # the dead come last
-        table, rows = self.prefixes.table(nodes[:, :, :used])
-        at_once = max(1, BLOCK // (table.shape[1] * rows[0].numel()))
-        parts = zip(torch.split(rows, at_once), torch.split(scores[:, :, :used, None], at_once), strict=True)
-        own = (table.index_select(0, some.flatten()).view(*some.shape, -1).add_(more) for some, more in parts)
+        nodes, scores = nodes[:, :, :used], scores[:, :, :used, None]
+        at_once = max(1, BLOCK // (self.prefixes.vocab_size * nodes[0].numel()))
+        parts = zip(torch.split(nodes, at_once), torch.split(scores, at_once), strict=True)
+        own = (self.prefixes.log_probs(some.flatten()).view(*some.shape, -1).add_(more) for some, more in parts)
         return torch.cat([each.amax(2) for each in own])  # (m, S, V)
 
     def partial_fills(self, frontier: int) -> tuple[tuple[Tokens, float], ...]:
@@ -195,8 +195,9 @@ def _choose(near: Side, slot: int, examples: Tensor, frontiers: Tensor, message:
     ranked = near.messages[frontiers].add_(steer)
     tokens, groups = rules.candidates(examples, slot, ranked, min(num_beams, near.prefixes.vocab_size))  # (m, S, T)
     nodes = near.nodes[frontiers]  # (m, S, B)
-    table, rows = near.prefixes.table(nodes)
-    own = table[rows[..., None], tokens[:, :, None]] + near.scores[frontiers][..., None]  # (m, S, B, T)
+    offered = tokens[:, :, None].expand(-1, -1, num_beams, -1)  # (m, S, B, T)
+    own = near.prefixes.log_probs(nodes.flatten(), offered.flatten(0, 2)).view_as(offered)
+    own += near.scores[frontiers][..., None]
     ranking = own + steer.expand_as(ranked).gather(2, tokens)[:, :, None]
     here = bias.expand(len(examples), -1).gather(1, tokens.flatten(1)).view_as(tokens)[:, :, None]
     best = ranking.flatten(1)[:, None]  # (m, 1, S * B * T)

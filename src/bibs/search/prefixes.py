@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import torch
@@ -26,9 +26,10 @@ ROW_BITS = 32
 class _Level:
     """The nodes of one depth, in whose states all tensors have the same shape: a state may grow with every token."""
 
-    log_probs: Tensor  # (rows, V), of which the first len(edges) are in use
-    state: State
-    edges: list[int]  # parent * V + token; -1 for a context
+    state: State  # of which the first len(edges) rows are in use
+    edges: list[int] = field(default_factory=list)  # parent * V + token; -1 for a context
+    tables: list[Tensor] = field(default_factory=list)  # (some rows, V) each, as the model returned them
+    starts: list[int] = field(default_factory=list)  # the first row of each table
 
     @property
     def kind(self) -> tuple[torch.Size, ...]:
@@ -78,19 +79,26 @@ class Prefixes:
     def is_full(self) -> bool:
         return sum(len(level.edges) for level in self._levels) > self.max_nodes
 
-    def table(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """For nodes of one depth: the log probabilities (rows, V) of all of that depth, and their rows. A negative node
-        stands for nothing, and has any row."""
-        depth = max(0, int(nodes.max())) >> ROW_BITS
-        return self._levels[depth].log_probs, (nodes - (depth << ROW_BITS)).clamp_(min=0)
-
-    def log_probs(self, nodes: Tensor) -> Tensor:
-        """What may follow each node (R,), of whatever depth: (R, V)."""
-        depths = nodes >> ROW_BITS
-        result = self._roots[0].new_empty(len(nodes), self.vocab_size)
+    def log_probs(self, nodes: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """What may follow each node (R,): (R, V), or (R, T) of given tokens (R, T). A negative node has anything."""
+        depths = nodes.clamp(min=0) >> ROW_BITS
+        rows = nodes.clamp(min=0) - (depths << ROW_BITS)
+        parts = []
         for depth in sorted(set(depths.tolist())):
-            table, rows = self.table(nodes[depths == depth])
-            result[depths == depth] = table.index_select(0, rows)
+            level = self._levels[depth]
+            at = (torch.bucketize(rows, torch.tensor(level.starts, device=self.device), right=True) - 1).tolist()
+            at = [table if each == depth else -1 for table, each in zip(at, depths.tolist(), strict=True)]
+            parts += [(level, table, at) for table in set(at) - {-1}]
+        width = self.vocab_size if tokens is None else tokens.shape[1]
+        result = self._roots[0].new_empty(len(nodes), width)
+        for level, table, at in parts:
+            which = torch.tensor([place for place, each in enumerate(at) if each == table], device=self.device)
+            inside = rows[which] - level.starts[table]
+            found = level.tables[table]
+            part: Tensor = found.index_select(0, inside) if tokens is None else found[inside[:, None], tokens[which]]
+            if len(which) == len(nodes):
+                return part
+            result.index_copy_(0, which, part)
         return result
 
     def path(self, node: int) -> Tokens:
@@ -131,8 +139,7 @@ class Prefixes:
         totals = self.context_scores[list(roots)]
         for several in steps.values():
             number, nodes, following = torch.tensor(several, device=self.device).t()
-            table, rows = self.table(nodes)
-            totals.index_add_(0, number, table[rows, following])
+            totals.index_add_(0, number, self.log_probs(nodes, following[:, None])[:, 0])
         return Recalled(totals, [node for node, _ in ends], [left for _, left in ends])
 
     def score(self, known: Recalled, floors: Tensor) -> Tensor:
@@ -166,12 +173,12 @@ class Prefixes:
     def _add(self, depth: int, edges: Sequence[int], log_probs: Tensor, state: State) -> None:
         """Append nodes. One that is known already keeps its number."""
         if depth == len(self._levels):
-            self._levels.append(level := _Level(log_probs, state, []))
-        else:
-            level = self._levels[depth]
-            count = len(level.edges)
-            level.log_probs = append_rows(level.log_probs, count, log_probs)
-            level.state = map_state(lambda kept, new: append_rows(kept, count, new), level.state, state)
+            self._levels.append(_Level(map_state(lambda tensor: tensor[:0], state)))
+        level = self._levels[depth]
+        count = len(level.edges)
+        level.state = map_state(lambda kept, new: append_rows(kept, count, new), level.state, state)
+        level.tables.append(log_probs)
+        level.starts.append(count)
         for edge in edges:
             self._children.setdefault(edge, (depth << ROW_BITS) + len(level.edges))
             level.edges.append(edge)
