@@ -44,7 +44,7 @@ class Side:
 
 
 def extensions(
-    near: Side, frontier: dict[Prefix, float], slot: int, far: tuple[Side, JudgedPass] | None
+    near: Side, frontier: dict[Prefix, float], slot: int, far: Side, heard: Sequence[JudgedPass]
 ) -> tuple[dict[Prefix, float], dict[Prefix, float]]:
     """Running score and ranking of each extension that can become a whole fill."""
     running = {
@@ -54,25 +54,23 @@ def extensions(
     }
     required, free_left = set(near.required), list(near.region[slot + 1 :]).count(None)
     running = {p: score for p, score in running.items() if len(required - near.held(p)) <= free_left}
-    if far is None:
-        return running, running
-    side, told = far
+    beyond = [item for each in heard for item in each.frontiers[len(near.region) - 1 - slot].items()]
     ranking: dict[Prefix, float] = {}
     for prefix, score in running.items():
-        for other, c in told.frontiers[len(near.region) - 1 - slot].items():
-            if near.held(prefix) | side.held(other) == required:
-                connected = score + c + side.log_prob(other, prefix[-1])
+        for other, c in beyond:
+            if near.held(prefix) | far.held(other) == required:
+                connected = score + c + far.log_prob(other, prefix[-1])
                 ranking[prefix] = max(ranking.get(prefix, -math.inf), connected)
     # If nothing connects, the pass goes on as if there were no far side.
     return running, ranking if any(value > -math.inf for value in ranking.values()) else running
 
 
-def one_pass(direction: str, near: Side, num_beams: int, far: tuple[Side, JudgedPass] | None) -> JudgedPass:
+def one_pass(direction: str, near: Side, num_beams: int, far: Side, heard: Sequence[JudgedPass]) -> JudgedPass:
     seen = JudgedPass(direction, [], {})
     frontier: dict[Prefix, float] = {(): 0.0}
     for slot in range(len(near.region)):
         seen.frontiers.append(frontier)
-        running, ranking = extensions(near, frontier, slot, far)
+        running, ranking = extensions(near, frontier, slot, far, heard)
         banks: dict[frozenset[int], list[Prefix]] = {}
         for prefix in sorted(ranking, key=lambda prefix: -ranking[prefix]):
             if ranking[prefix] > -math.inf:
@@ -96,15 +94,19 @@ def search_by_hand(
     num_rounds: int,
     start: str = "backward",
 ) -> list[JudgedPass]:
-    """Every pass, the plain one first."""
+    """Every pass, the plain one first. From both ends: two at each step, which hear those of the last two steps."""
     left, region, right = cut(template)
     rules = (required, penalties or {}, banned, condition)
     sides = {
         "forward": Side(forward, left, region, *rules),
         "backward": Side(backward, right[::-1], region[::-1], *rules),
     }
-    passes: list[JudgedPass] = []
+    steps: list[list[JudgedPass]] = []
     for direction in directions(start, num_rounds):
-        far = (sides[passes[-1].direction], passes[-1]) if passes else None
-        passes.append(one_pass(direction, sides[direction], num_beams, far))
-    return passes
+        step = []
+        for turn, other in (("forward", "backward"), ("backward", "forward")):
+            if start == "both" or turn == direction:
+                heard = [each for step in steps[-2:] for each in step if each.direction == other]
+                step.append(one_pass(turn, sides[turn], num_beams, sides[other], heard))
+        steps.append(step)
+    return [each for step in steps for each in step]

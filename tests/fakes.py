@@ -30,7 +30,7 @@ def select_rows(state: State, rows: Tensor) -> State:
 
 def score_from_scratch(model: StepModel, tokens: Sequence[int], condition: object = None) -> float:
     """log P of every token after the first: the model reads the whole sequence at once, alone."""
-    return float(model.start([list(tokens)], None if condition is None else [condition])[2][0])
+    return model.start([list(tokens)], None if condition is None else [condition])[2].item()
 
 
 class MatrixModel:

@@ -220,19 +220,22 @@ def problems(draw: st.DrawFn, feature: str, *, least_gap: int = 0) -> Problem:
         options["lengths"] = draw(st.sampled_from(["unknown", "paper"]))
     if feature.startswith("diverse"):
         options["diversity_penalty"] = draw(st.sampled_from([1e-6, 0.3, 1.0, 5.0]))
-    word = st.integers(0, vocab_size - 1)
+    words = draw(st.permutations([token for token in range(vocab_size) if token not in banned]))
+    requires = feature.startswith("required") or feature == "diverse"
+    inside = (
+        st.sampled_from(words[:2]) if requires else st.integers(0, vocab_size - 1)
+    )  # words given there do not count
     if feature == "two gaps":
-        region = _two_gaps(word, least_gap, all_searched=options["num_lengths"] in (None, 3))
+        region = _two_gaps(inside, least_gap, all_searched=options["num_lengths"] in (None, 3))
     else:
-        region = _one_gap(word, least_gap) if gapped else _blank(word, feature)
-    beside = st.lists(word, max_size=2)
+        region = _one_gap(inside, least_gap) if gapped else _blank(inside, feature)
+    beside = st.lists(st.integers(0, vocab_size - 1), max_size=2)
     frame = st.tuples(beside, region, beside).map(lambda parts: [0, *itertools.chain.from_iterable(parts), 1])
     templates = draw(st.lists(frame, min_size=1, max_size=2))
     required = []
-    if feature.startswith("required") or feature == "diverse":
+    if requires:
         for template in templates:
             room = sum((slot.maximum or MAX_LENGTH) if isinstance(slot, Gap) else slot is None for slot in template)
-            words = draw(st.permutations([token for token in range(vocab_size) if token not in banned]))
             required.append(tuple(words[: draw(st.integers(0, min(3, room)))]))
     conditions = draw(st.none() | st.lists(st.integers(0, 2), min_size=len(templates), max_size=len(templates)))
     return Problem(forward, backward, templates, banned, required, conditions, options)

@@ -93,8 +93,7 @@ def test_with_wide_beams_the_answers_are_the_best_of_all_fills_in_order(method, 
 
 # At any width, every pass is the one over all connections (law 1)
 
-PASSES = {"num_beams": few, "num_rounds": st.integers(0, 4), "start": st.sampled_from(ONE_END)}
-pass_options = st.fixed_dictionaries(PASSES)
+widths_and_rounds = st.fixed_dictionaries({"num_beams": few, "num_rounds": st.integers(0, 4)})
 one_blank = {feature: problems(feature).filter(lambda problem: None in problem.template) for feature in KNOWN}
 
 
@@ -102,7 +101,8 @@ def judged_passes(problem: Problem, slots: Sequence[int | None], **options: Any)
     """Of the first template, by both second implementations where both can."""
     models, banned, condition = (problem.forward, problem.backward), problem.banned, problem.condition
     passes = search_by_hand(*models, slots, required=problem.words, banned=banned, condition=condition, **options)
-    if not problem.words and problem.forward.choices == problem.forward.vocab_size and "penalties" not in options:
+    all_possible = problem.forward.choices == problem.forward.vocab_size
+    if options["start"] != "both" and not problem.words and all_possible and "penalties" not in options:
         literal = literal_search(*models, [slots], banned=banned, conditions=[condition], **options)
         for ours, theirs in zip(literal, passes, strict=True):
             assert ours.of(0).frontiers == [close(frontier) for frontier in theirs.frontiers]
@@ -124,40 +124,44 @@ def total(problem: Problem, tokens: Tokens) -> float:
 
 
 def check_passes(problem: Problem, fill: Fill, judged: Sequence[JudgedPass]) -> None:
-    alive = [each for each in judged if each.ranking]  # a pass that ends nowhere is not traced
-    for ours, theirs in zip(fill.trace, alive, strict=False):
-        assert ours.direction == theirs.direction
-        assert [dict(frontier) for frontier in ours.frontiers] == [close(frontier) for frontier in theirs.frontiers]
-        top = next(iter(found_by(problem, theirs, fill.lengths).items()))
-        assert (ours.tokens, ours.ranking_score) == (top[0], close(top[1]))
-        assert ours.score == close(total(problem, ours.tokens))
-    # A search ends early only where nothing new can come, and then it does (a round may be finished).
-    seen = [(each.direction, each.beams) for each in alive[: len(fill.trace)]]
-    assert len(seen) == len(fill.trace)
-    assert all((later.direction, later.beams) in seen for later in alive[len(seen) :])
-    settled = (n for n in range(2, len(judged)) if judged[n].beams == judged[n - 2].beams)
-    assert len(fill.trace) <= next(settled, len(judged)) + 2
+    for direction in ONE_END:
+        ours = [each for each in fill.trace if each.direction == direction]
+        theirs = [each for each in judged if each.direction == direction and each.ranking]  # those that end somewhere
+        for a, b in zip(ours, theirs, strict=False):
+            assert [dict(frontier) for frontier in a.frontiers] == [close(frontier) for frontier in b.frontiers]
+            tokens, ranking = next(iter(found_by(problem, b, fill.lengths).items()))
+            assert (a.tokens, a.ranking_score, a.score) == (tokens, close(ranking), close(total(problem, tokens)))
+        # A search ends early only where nothing new can come.
+        seen = [each.beams for each in theirs[: len(ours)]]
+        assert len(seen) == len(ours)
+        assert all(later.beams in seen for later in theirs[len(ours) :])
 
 
+@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("feature", [*KNOWN, "gap", "required gap"])
-@laws(20)
+@laws(8)
 @given(data=st.data())
-def test_every_pass_equals_the_pass_over_all_connections(feature, data):
-    problem, options = data.draw(problems(feature, least_gap=1)), data.draw(pass_options)
+def test_every_pass_equals_the_pass_over_all_connections(feature, start, data):
+    problem, options = data.draw(problems(feature, least_gap=1)), {**data.draw(widths_and_rounds), "start": start}
     found = problem.fill(trace=True, num_return_sequences=3, lookup=data.draw(st.booleans()), **options)
     for alone, fills in zip(problem.alone(), found, strict=True):
         for fill in fills:
             slots = stretch(alone.template, fill.lengths)
             if None in slots:
-                check_passes(alone, fill, judged_passes(alone, slots, **options))
+                passes = judged_passes(alone, slots, **options)
+                check_passes(alone, fill, passes)
+                settled = (n for n in range(2, len(passes)) if passes[n].beams == passes[n - 2].beams)
+                if start != "both":  # it ends where it is settled, or with that round
+                    assert len(fill.trace) <= next(settled, len(passes)) + 2
 
 
-@laws(20)
-@given(problems("diverse"), pass_options)
-def test_every_pass_of_a_later_answer_equals_the_pass_by_hand_with_what_words_lose(problem, options):
+@pytest.mark.parametrize("start", STARTS)
+@laws(10)
+@given(problem=problems("diverse"), options=widths_and_rounds)
+def test_every_pass_of_a_later_answer_equals_the_pass_by_hand_with_what_words_lose(start, problem, options):
     answers: list[set[Tokens]] = [set() for _ in problem.templates]
     for count in (1, 2, 3):
-        found = problem.fill(trace=True, num_return_sequences=count, **options)
+        found = problem.fill(trace=True, num_return_sequences=count, start=start, **options)
         for alone, before, fills in zip(problem.alone(), answers, found, strict=True):
             held = [set(free_words(alone.template, tokens)) for tokens in before]
             losses = {
@@ -167,15 +171,18 @@ def test_every_pass_of_a_later_answer_equals_the_pass_by_hand_with_what_words_lo
             new = [fill for fill in fills if fill.tokens not in before]
             assert len(new) <= 1
             for fill in new:
-                check_passes(alone, fill, judged_passes(alone, alone.template, penalties=losses, **options))
+                judged = judged_passes(alone, alone.template, penalties=losses, start=start, **options)
+                check_passes(alone, fill, judged)
                 before.add(fill.tokens)
 
 
+@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("feature", KNOWN)
-@laws(20)
+@laws(10)
 @given(data=st.data())
-def test_the_answer_is_the_best_of_all_fills_that_the_passes_found(feature, data):
-    problem, options = data.draw(one_blank[feature]).select([0]), data.draw(pass_options)
+def test_the_answer_is_the_best_of_all_fills_that_the_passes_found(feature, start, data):
+    problem = data.draw(one_blank[feature]).select([0])
+    options = {**data.draw(widths_and_rounds), "start": start}
     passes = judged_passes(problem, problem.template, **options)
     scores = {tokens: total(problem, tokens) for each in passes for tokens in found_by(problem, each)}
     ranked = [tokens for tokens in sorted(scores, key=lambda tokens: -scores[tokens]) if scores[tokens] > -math.inf]
@@ -184,11 +191,13 @@ def test_the_answer_is_the_best_of_all_fills_that_the_passes_found(feature, data
         assert [fill.tokens for fill in fills] == ranked[:count]
 
 
+@pytest.mark.parametrize("start", ONE_END)
 @pytest.mark.parametrize("feature", KNOWN)
-@laws(25)
+@laws(15)
 @given(data=st.data())
-def test_without_rescoring_the_answer_is_the_literal_last_pass(feature, data):
-    problem, options = data.draw(one_blank[feature]).select([0]), data.draw(pass_options)
+def test_without_rescoring_the_answer_is_the_literal_last_pass(feature, start, data):
+    problem = data.draw(one_blank[feature]).select([0])
+    options = {**data.draw(widths_and_rounds), "start": start}
     last = found_by(problem, judged_passes(problem, problem.template, **options)[-1])
     (fills,) = problem.fill(rescore=False, num_return_sequences=99, **options)
     assert [fill.tokens for fill in fills] == list(last)
@@ -278,7 +287,7 @@ MIRRORS = [
 
 
 @pytest.mark.parametrize(("method", "start", "feature"), MIRRORS)
-@laws(4)
+@laws(3)
 @given(data=st.data())
 def test_turning_everything_round_mirrors_the_answer(method, start, feature, data):
     """The two ends change places. A search that begins at both is its own mirror image."""
@@ -319,7 +328,7 @@ def check_fits(problem: Problem, fill: Fill) -> None:
 
 
 @of_each(CASES)
-@laws(5)
+@laws(4)
 @given(data=st.data())
 def test_fills_are_distinct_and_sorted_keep_to_the_template_and_score_as_from_scratch(method, feature, data):
     problem = data.draw(problems(feature))
@@ -335,7 +344,7 @@ def test_fills_are_distinct_and_sorted_keep_to_the_template_and_score_as_from_sc
 
 
 @pytest.mark.parametrize("method", SAMPLERS)
-@laws(150)
+@laws(100)
 @given(st.integers(0, 10**6), st.sampled_from([[None], [None, None], [None, 2, None], [None] * 3]))
 def test_a_sampler_never_returns_a_banned_token_whatever_zeros_a_model_has(method, seed, blank):
     models = (HistoryModel(6, seed + turn, choices=3) for turn in range(2))
@@ -360,7 +369,7 @@ def test_nothing_comes_back_where_nothing_is_possible(method):
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("feature", [feature for feature in FEATURES if not feature.startswith("diverse")])
-@laws(4)
+@laws(3)
 @given(data=st.data())
 def test_the_best_score_never_falls_with_more_rounds(start, feature, data):
     problem = data.draw(problems(feature))
@@ -377,7 +386,7 @@ def test_the_best_score_never_falls_with_more_rounds(start, feature, data):
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("feature", FEATURES)
-@laws(4)
+@laws(3)
 @given(data=st.data())
 def test_rounds_with_look_up_equal_rounds_without(start, feature, data):
     problem = data.draw(problems(feature))
@@ -446,7 +455,7 @@ BOUNDED = [(m, f) for m, f in CASES if m not in ("exact", "unidirectional-gibbs"
 
 
 @of_each(BOUNDED)
-@laws(4)
+@laws(3)
 @given(data=st.data())
 def test_no_call_hands_a_model_more_rows_than_its_batch_allows(method, feature, data):
     problem, counting = data.draw(problems(feature)), data.draw(st.sampled_from([CountingModel, CountingScoringModel]))
@@ -458,9 +467,8 @@ def test_no_call_hands_a_model_more_rows_than_its_batch_allows(method, feature, 
         assert model.widest <= batch_size * num_beams * subsets
 
 
-@pytest.mark.parametrize("counting", [CountingModel, CountingScoringModel])
-def test_many_combinations_of_lengths_are_no_excuse_for_many_rows(counting):
-    models = [counting(MatrixModel.random(4, seed)) for seed in (1, 2)]
+def test_many_combinations_of_lengths_are_no_excuse_for_many_rows():
+    models = [CountingScoringModel(MatrixModel.random(4, seed)) for seed in (1, 2)]
     options = {"num_beams": 3, "num_rounds": 0, "num_lengths": None, "batch_size": 1, "num_return_sequences": 2}
     (fills,) = fill_templates(*models, [[0, Gap(1, 12), 2, Gap(1, 12), 1]], banned=(0, 1), **options)
     assert len(fills) == 2
@@ -517,28 +525,19 @@ def test_a_model_with_gradients_on_works_and_leaves_no_graph(method):
 # Both ends, both doors, answers that differ
 
 
-@pytest.mark.parametrize("feature", KNOWN)
 @laws(10)
-@given(data=st.data())
-def test_a_search_from_both_ends_begins_with_a_plain_pass_from_each_and_pools_what_they_find(feature, data):
-    problem, num_beams = data.draw(one_blank[feature]).select([0]), data.draw(few)
-    found = problem.fill(num_beams=num_beams, start="both", trace=True)
-    assert_same(found, problem.fill(num_beams=num_beams))  # the default
-    for fill in found[0]:
-        assert all(fill.score >= each.score - 1e-9 for each in fill.trace)
-        for start in ONE_END:
-            first = next(each for each in fill.trace if each.direction == start)
-            (plain,) = judged_passes(problem, problem.template, num_beams=num_beams, num_rounds=0, start=start)
-            assert [dict(slot) for slot in first.frontiers] == [close(slot) for slot in plain.frontiers]
+@given(problem=problems("fixed"), num_beams=few)
+def test_a_search_begins_at_both_ends_unless_told(problem, num_beams):
+    assert problem.fill(num_beams=num_beams, trace=True) == problem.fill(num_beams=num_beams, trace=True, start="both")
 
 
 @pytest.mark.parametrize("feature", [*KNOWN, "diverse"])
 @laws(6)
 @given(data=st.data())
 def test_the_two_doors_are_one(feature, data):
-    problem, options = data.draw(problems(feature)), data.draw(pass_options)
+    problem, options = data.draw(problems(feature)), data.draw(widths_and_rounds)
     options |= {"rescore": data.draw(st.booleans()), "lookup": data.draw(st.booleans()), "trace": True}
-    options |= {"num_return_sequences": 2, "batch_size": 1}
+    options |= {"num_return_sequences": 2, "batch_size": 1, "start": data.draw(st.sampled_from(ONE_END))}
     direct = bidirectional_beam_search(
         problem.forward, problem.backward, problem.templates, conditions=problem.conditions, banned=problem.banned,
         must_include=problem.required or None, **problem.options, **options,

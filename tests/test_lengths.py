@@ -70,13 +70,13 @@ def test_of_many_lengths_those_are_searched_at_which_the_beams_join_best(seed, n
     assert lengths_tried(fills) == [(length,) for length in sorted([*always, *best])]
 
 
-@laws
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 500))
 def test_the_papers_range_lies_between_what_each_model_would_write_alone(seed):
     """Each model's most probable sentence from its own side, found by enumeration, says how long the blank is."""
-    forward, backward = pair(seed, 3)
-    max_length, word = 2, 2
-    problem = Problem(forward, backward, [[START, word, Gap(), word, END]], banned=(START, END))
+    forward, backward = (HistoryModel(3, seed + turn, sharpness=4.0) for turn in (0, 1000))
+    max_length, word = 4, 2
+    problem = Problem(forward, backward, [[START, word, Gap(0), word, END]], banned=(START, END))
 
     def believed(model: HistoryModel, near: list[int], far: list[int]) -> int:
         end, room = far[-1], max_length + len(far)
@@ -85,7 +85,7 @@ def test_the_papers_range_lies_between_what_each_model_would_write_alone(seed):
         return best.count(word) - (len(far) - 1)
 
     ends = [believed(forward, [START, word], [word, END]), believed(backward, [END, word], [word, START])]
-    low, high = (min(max(length, 1), max_length) for length in sorted(ends))
+    low, high = (min(max(length, 0), max_length) for length in sorted(ends))
     (fills,) = problem.fill(lengths="paper", max_length=max_length, num_beams=200, num_return_sequences=999)
     assert lengths_tried(fills) == [(length,) for length in range(low, high + 1)]
     judged = [problem.judge((START, word, *[word] * n, word, END), (n,)) for n in range(low, high + 1)]

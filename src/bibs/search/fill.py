@@ -50,7 +50,8 @@ class Trees:
     @staticmethod
     def of(forward: StepModel, backward: StepModel, settings: Settings) -> Trees:
         max_nodes = (settings.max_memory << 20) // (8 * forward.vocab_size)  # float32, half the budget each
-        limits = (_layouts_at_once(settings) * settings.num_beams, max_nodes, settings.lookup)
+        max_rows = settings.batch_size * settings.num_beams if settings.batch_size else 4 * ROWS_AT_ONCE
+        limits = (max_rows, max_nodes, settings.lookup)
         return Trees(Prefixes("forward", forward, *limits), Prefixes("backward", backward, *limits), settings)
 
     def begin(self, templates: Sequence[Template], conditions: Conditions = None) -> None:

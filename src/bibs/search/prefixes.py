@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,22 +17,13 @@ from torch import Tensor
 from .model import Conditions, State, StepModel, map_state, select_rows, shapes
 from .problem import Tokens
 
-ROW_BITS = 32
-"""A node is a depth, the number of tokens read after the context, and a row among the nodes of that depth."""
-
 
 @dataclass
-class _Level:
-    """The nodes of one depth, in whose states all tensors have the same shape: a state may grow with every token."""
+class _Store:
+    """States of one shape. A state may grow with every token read, so a tree may have several stores."""
 
-    state: State  # of which the first len(edges) rows are in use
-    edges: list[int] = field(default_factory=list)  # parent * V + token; -1 for a context
-    tables: list[Tensor] = field(default_factory=list)  # (some rows, V) each, as the model returned them
-    starts: list[int] = field(default_factory=list)  # the first row of each table
-
-    @property
-    def kind(self) -> tuple[torch.Size, ...]:
-        return tuple(shape[1:] for shape in shapes(self.state))
+    state: State  # more rows than are in use
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,9 +52,8 @@ class Prefixes:
         self._check("start()", len(contexts), log_probs, state)
         if float(log_probs.max()) > 1e-3:
             warnings.warn(f"the {self.name} model's log probabilities exceed 0: are they logits?", stacklevel=2)
-        self.context_scores = self._check_scores(
-            "start()", len(contexts), scores
-        )  # (contexts,) of each context after its first token
+        # (contexts,) the score of each context after its first token
+        self.context_scores = self._check_scores("start()", len(contexts), scores)
         self.device = log_probs.device
         self._roots = log_probs, state
         self.forget()
@@ -72,40 +61,37 @@ class Prefixes:
     def forget(self) -> None:
         """Forget all but the contexts: other nodes mean nothing after that."""
         self._children: dict[int, int] = {}  # parent * V + token -> node
-        self._levels: list[_Level] = []
-        self._add(0, [-1] * len(self.context_scores), *self._roots)
+        self._edges: list[int] = []  # node -> that key; -1 for a context
+        self._stores: dict[tuple[torch.Size, ...], _Store] = {}
+        self._places: list[tuple[_Store, int]] = []  # node -> where its state is kept
+        self._tables: list[Tensor] = []  # (some nodes, V) each, as the model returned them
+        self._starts: list[int] = []  # the first node of each
+        self._add([-1] * len(self.context_scores), *self._roots)
 
     @property
     def is_full(self) -> bool:
-        return sum(len(level.edges) for level in self._levels) > self.max_nodes
+        return len(self._edges) > self.max_nodes
 
     def log_probs(self, nodes: Tensor, tokens: Tensor | None = None) -> Tensor:
         """What may follow each node (R,): (R, V), or (R, T) of given tokens (R, T). A negative node has anything."""
-        depths = nodes.clamp(min=0) >> ROW_BITS
-        rows = nodes.clamp(min=0) - (depths << ROW_BITS)
-        parts = []
-        for depth in sorted(set(depths.tolist())):
-            level = self._levels[depth]
-            at = (torch.bucketize(rows, torch.tensor(level.starts, device=self.device), right=True) - 1).tolist()
-            at = [table if each == depth else -1 for table, each in zip(at, depths.tolist(), strict=True)]
-            parts += [(level, table, at) for table in set(at) - {-1}]
-        width = self.vocab_size if tokens is None else tokens.shape[1]
-        result = self._roots[0].new_empty(len(nodes), width)
-        for level, table, at in parts:
-            which = torch.tensor([place for place, each in enumerate(at) if each == table], device=self.device)
-            inside = rows[which] - level.starts[table]
-            found = level.tables[table]
-            part: Tensor = found.index_select(0, inside) if tokens is None else found[inside[:, None], tokens[which]]
-            if len(which) == len(nodes):
+        starts = torch.tensor(self._starts, device=self.device)
+        numbers = (torch.bucketize(nodes.contiguous(), starts, right=True) - 1).clamp_(
+            min=0
+        )  # (R,) of the table that has each
+        rows = nodes.clamp(min=0) - starts[numbers]
+        result = self.context_scores.new_empty(len(nodes), self.vocab_size if tokens is None else tokens.shape[1])
+        for number in set(numbers.tolist()):
+            table, at = self._tables[number], (numbers == number).nonzero().flatten()
+            part: Tensor = table.index_select(0, rows[at]) if tokens is None else table[rows[at, None], tokens[at]]
+            if len(at) == len(nodes):
                 return part
-            result.index_copy_(0, which, part)
+            result.index_copy_(0, at, part)
         return result
 
     def path(self, node: int) -> Tokens:
         """The tokens read after the context."""
         tokens: list[int] = []
-        while node >> ROW_BITS:
-            edge = self._levels[node >> ROW_BITS].edges[node & ((1 << ROW_BITS) - 1)]
+        while (edge := self._edges[node]) >= 0:
             node, token = divmod(edge, self.vocab_size)
             tokens.append(token)
         return tuple(reversed(tokens))
@@ -118,28 +104,25 @@ class Prefixes:
         for part, state in self._states(parents):
             read = torch.tensor([fresh[i] % self.vocab_size for i in part], device=self.device)
             log_probs, state = self.model.step(read, state)
-            depth = (parents[part[0]] >> ROW_BITS) + 1
-            self._check(f"step() at slot {depth}", len(part), log_probs, state)
-            self._add(depth, [fresh[i] for i in part], log_probs, state)
+            self._check(f"step() at slot {len(self.path(parents[part[0]])) + 1}", len(part), log_probs, state)
+            self._add([fresh[i] for i in part], log_probs, state)
         return torch.tensor([self._children[edge] for edge in edges], dtype=torch.long, device=self.device)
 
     def recall(self, roots: Sequence[int], sequences: Sequence[Tokens]) -> Recalled:
         """Follow each sequence from its root as far as the tree knows it."""
-        steps: dict[int, list[tuple[int, int, int]]] = {}  # depth -> (sequence, node, token that follows)
+        steps: list[tuple[int, int, int]] = []  # (sequence, node, token that follows)
         ends: list[tuple[int, Tokens]] = []
         for which, (node, tokens) in enumerate(zip(roots, sequences, strict=True)):
             place = 0
             while tokens:
-                steps.setdefault(place, []).append((which, node, tokens[place]))
+                steps.append((which, node, tokens[place]))
                 child = self._children.get(node * self.vocab_size + tokens[place])
                 if child is None or place + 1 == len(tokens):
                     break
                 node, place = child, place + 1
             ends.append((node, tokens[place:]))
-        totals = self.context_scores[list(roots)]
-        for several in steps.values():
-            number, nodes, following = torch.tensor(several, device=self.device).t()
-            totals.index_add_(0, number, self.log_probs(nodes, following[:, None])[:, 0])
+        which_one, at, following = torch.tensor(steps, dtype=torch.long, device=self.device).view(-1, 3).t()
+        totals = self.context_scores[list(roots)].index_add(0, which_one, self.log_probs(at, following[:, None])[:, 0])
         return Recalled(totals, [node for node, _ in ends], [left for _, left in ends])
 
     def score(self, known: Recalled, floors: Tensor) -> Tensor:
@@ -170,33 +153,30 @@ class Prefixes:
             scores[rows] += log_probs.gather(1, following[:, None])[:, 0]
         return scores
 
-    def _add(self, depth: int, edges: Sequence[int], log_probs: Tensor, state: State) -> None:
+    def _add(self, edges: Sequence[int], log_probs: Tensor, state: State) -> None:
         """Append nodes. One that is known already keeps its number."""
-        if depth == len(self._levels):
-            self._levels.append(_Level(map_state(lambda tensor: tensor[:0], state)))
-        level = self._levels[depth]
-        count = len(level.edges)
-        level.state = map_state(lambda kept, new: append_rows(kept, count, new), level.state, state)
-        level.tables.append(log_probs)
-        level.starts.append(count)
+        self._tables.append(log_probs)
+        self._starts.append(len(self._edges))
+        kind = tuple(shape[1:] for shape in shapes(state))
+        store = self._stores.setdefault(kind, _Store(map_state(lambda tensor: tensor[:0], state)))
+        store.state = map_state(lambda kept, new: append_rows(kept, store.count, new), store.state, state)
         for edge in edges:
-            self._children.setdefault(edge, (depth << ROW_BITS) + len(level.edges))
-            level.edges.append(edge)
+            self._children.setdefault(edge, len(self._edges))
+            self._edges.append(edge)
+            self._places.append((store, store.count))
+            store.count += 1
 
     def _states(self, nodes: Sequence[int]) -> Iterator[tuple[list[int], State]]:
         """Some places of `nodes` at a time, with the states of those nodes: as many as can be handled together."""
-        by_kind: dict[tuple[torch.Size, ...], list[int]] = {}
-        kinds = [level.kind for level in self._levels]
-        for place in sorted(range(len(nodes)), key=lambda place: nodes[place] >> ROW_BITS):
-            by_kind.setdefault(kinds[nodes[place] >> ROW_BITS], []).append(place)
-        for places in by_kind.values():
+        by_store: dict[int, list[int]] = {}
+        for place, node in enumerate(nodes):
+            by_store.setdefault(id(self._places[node][0]), []).append(place)
+        for places in by_store.values():
+            store = self._places[nodes[places[0]]][0]
             for begin in range(0, len(places), self.max_rows):
                 part = places[begin : begin + self.max_rows]
-                states = []
-                for depth, some in groupby((nodes[place] for place in part), key=lambda node: node >> ROW_BITS):
-                    rows = torch.tensor([node - (depth << ROW_BITS) for node in some], device=self.device)
-                    states.append(select_rows(self._levels[depth].state, rows))
-                yield part, states[0] if len(states) == 1 else map_state(lambda *each: torch.cat(each), *states)
+                rows = torch.tensor([self._places[nodes[place]][1] for place in part], device=self.device)
+                yield part, select_rows(store.state, rows)
 
     def _check(self, call: str, rows: int, log_probs: Tensor, state: State) -> None:
         """Blame the model for what would be hard to trace later."""
