@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 def main(names: list[str]) -> None:
+    import departures
     import floor
     import growth
     import message_form
@@ -26,6 +27,7 @@ def main(names: list[str]) -> None:
         "message_form": message_form,
         "rounds": rounds,
         "starts": starts,
+        "departures": departures,
         "floor": floor,
         "growth": growth,
         "pictures": pictures,
