@@ -135,8 +135,7 @@ def make_conditioned(directory, vocabulary: Vocabulary) -> None:
         for weight in model.parameters():
             torch.nn.init.normal_(weight)
         models.append(model)
-    save_pair(directory, *models)
-    vocabulary.save(directory / "vocabulary.txt")
+    save_pair(directory, *models, vocabulary)
 
 
 class Brightness:

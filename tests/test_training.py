@@ -625,7 +625,8 @@ def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(
     ("name", "content", "message"),
     [
         ("config.json", "{", "not valid JSON"),
-        ("config.json", "{}", "`forward` must be the configuration"),
+        ("config.json", '{"format": 1}', "`forward` must be the configuration"),
+        ("config.json", "{}", "`format` must be 1"),
         ("config.json", None, "could not be read"),
         ("backward.safetensors", "short", "not a whole safetensors file"),
         ("forward.safetensors", None, "could not be read"),

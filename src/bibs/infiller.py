@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
 from bibs.methods import MAX_REQUIRED, Options, fill_templates, pick_settings
-from bibs.models.directory import VOCABULARY, load_length_prior, load_pair
+from bibs.models.directory import load_length_prior, load_models
 from bibs.models.ngram import NGramModel
 from bibs.search import Fill, StepModel, TracedPass
 from bibs.text import Template, Vocabulary, tokenize
@@ -77,11 +77,11 @@ class Infiller:
     ) -> Infiller:
         """Load a model directory; without one, the caption model that comes with the package."""
         path = PRETRAINED if directory is None else Path(directory)
-        forward, backward = load_pair(path)
+        forward, backward, vocabulary = load_models(path)
         return cls(
             forward=forward,
             backward=backward,
-            vocabulary=Vocabulary.load(path / VOCABULARY),
+            vocabulary=vocabulary,
             length_prior=load_length_prior(path),
             device=device,
         )

@@ -17,12 +17,12 @@ import torch
 from bibs.data import CaptionedImage, Features, read_captions
 from bibs.evaluation.length_errors import LengthErrors
 from bibs.evaluation.length_fit import Observation, fit_prior
-from bibs.evaluation.methods import Method, PairFiller, load_models, needed_features
+from bibs.evaluation.methods import Method, PairFiller, needed_features
 from bibs.evaluation.processes import do_slices
 from bibs.evaluation.runs import Progress
 from bibs.evaluation.tasks import Example, caption_examples, draw_captions
 from bibs.lengths import SCORE_KINDS, LengthPrior, LengthSettings, ScoreKind, join_scores
-from bibs.models.directory import save_length_prior
+from bibs.models.directory import load_models, save_length_prior
 from bibs.search import Fill
 
 CANDIDATES = 10

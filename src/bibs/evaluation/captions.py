@@ -16,7 +16,6 @@ from bibs.evaluation.methods import (
     Method,
     PairFiller,
     fingerprint_model,
-    load_models,
     needed_features,
     parse_methods,
 )
@@ -25,7 +24,7 @@ from bibs.evaluation.outputs import CAPTIONS, Finished, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, Words, caption_examples, draw_captions
-from bibs.models.directory import load_length_prior
+from bibs.models.directory import load_length_prior, load_models
 
 
 @dataclass(frozen=True)

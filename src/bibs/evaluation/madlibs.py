@@ -26,7 +26,6 @@ from bibs.evaluation.methods import (
     Method,
     PairFiller,
     fingerprint_model,
-    load_models,
     needed_features,
     parse_methods,
 )
@@ -37,6 +36,7 @@ from bibs.evaluation.outputs import MADLIBS, Finished, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, ImageId, Words, madlibs_examples, split_by_picture
+from bibs.models.directory import load_models
 from bibs.models.storage import write_atomically
 
 DIMENSIONS = (64, 256, 1024)
