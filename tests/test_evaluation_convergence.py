@@ -17,7 +17,7 @@ from bibs.evaluation.runs import Cell
 from bibs.models.directory import load_models
 from tiny_captions import make_home
 
-pytest.importorskip("matplotlib", reason="needs the eval extra: pip install 'bibs[eval]'")
+pytest.importorskip("matplotlib", reason="needs the eval extra: pip install '.[eval]'")
 
 ROUNDS = 3
 

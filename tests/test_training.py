@@ -522,7 +522,7 @@ def test_a_checkpoint_of_another_run_is_refused(sources: Sources, tmp_path: Path
     with pytest.raises(ValueError, match="--resume"):
         train(sources, SETTINGS, output, in_parallel=False)
     with pytest.raises(ValueError, match="another run: vocabulary") as error:
-        train(replace(sources, min_count=30), SETTINGS, output, resume=True, in_parallel=False)
+        train(replace(sources, min_count=15), SETTINGS, output, resume=True, in_parallel=False)
     one_line(error)
     with pytest.raises(ValueError, match="another run: settings"):
         train(sources, replace(SETTINGS, seed=1), output, resume=True, in_parallel=False)

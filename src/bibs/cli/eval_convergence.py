@@ -49,7 +49,9 @@ def convergence(
     from bibs.evaluation.captions import CaptionSettings
     from bibs.evaluation.convergence import evaluate_convergence
     from bibs.evaluation.convergence_report import answer_table, pass_table, write_convergence
+    from bibs.evaluation.plots import load_pyplot
 
+    load_pyplot()  # what is missing is said before the work
     settings = CaptionSettings(
         split=split,
         removed=parse_numbers(removed, "removed"),

@@ -57,7 +57,9 @@ def diversity(
     from bibs.evaluation.captions import CaptionSettings
     from bibs.evaluation.diversity import evaluate_diversity
     from bibs.evaluation.diversity_report import diversity_table, write_diversity
+    from bibs.evaluation.plots import load_pyplot
 
+    load_pyplot()  # what is missing is said before the work
     settings = CaptionSettings(
         split=split,
         removed=parse_numbers(removed, "removed"),

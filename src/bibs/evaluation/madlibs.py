@@ -32,7 +32,7 @@ from bibs.evaluation.methods import (
 from bibs.evaluation.metrics import measure_sentences
 from bibs.evaluation.nade import NadeFiller
 from bibs.evaluation.ncca import Retrieval
-from bibs.evaluation.outputs import MADLIBS, Finished, write_outputs
+from bibs.evaluation.outputs import MADLIBS, Finished, require_extras, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, ImageId, Words, madlibs_examples, split_by_picture
@@ -129,6 +129,7 @@ def evaluate_madlibs(
     progress: Progress | None = None,
 ) -> Finished:
     """Fill, retrieve, measure, compare, and write it all to `output`. nCCA needs `features`, its box form the crops."""
+    require_extras()
     stores = {name: store for name, store in (("ncca", features), ("ncca-box", box_features)) if store is not None}
     more = (*(("nade",) if nade else ()), *stores)
     methods = parse_methods(settings.methods, num_beams=settings.num_beams, more=more)

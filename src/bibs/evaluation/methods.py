@@ -76,6 +76,8 @@ def parse_methods(text: str, *, num_beams: int, more: Sequence[str] = ()) -> tup
             found = [Method(name, num_beams) for name in LABELS if name in known]
         else:
             name, at, width = part.partition("@")
+            if name == "nade" and name not in known:
+                raise ValueError(f"`methods` hold {part!r}, which needs `--nade` with a directory of a trained NADE")
             if name not in known:
                 raise ValueError(f"`methods` must be among all, {', '.join(known)}, but hold {part!r}")
             if at and not (width.isdecimal() and int(width) >= 1):

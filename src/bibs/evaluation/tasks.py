@@ -76,10 +76,6 @@ def draw_captions(
             f"`images` must have distinct ids, but {repeated} of {len(with_captions)} repeat one: "
             "captions without pictures cannot be told apart, so each needs an `image` or `image_id`"
         )
-    if limit is not None and limit > len(with_captions):
-        raise ValueError(
-            f"`limit` must be at most the {len(with_captions)} captioned pictures there are, but is {limit}"
-        )
     ordered = sorted(with_captions, key=lambda image: (_number(seed, "order", image.image_id), str(image.image_id)))
     return [
         (image, image.captions[_number(seed, "caption", image.image_id) % len(image.captions)])
@@ -121,8 +117,6 @@ def madlibs_examples(madlibs: Iterable[Madlib], *, split: str, seed: int = 0, li
         raise ValueError(
             f"`split` must hold a Madlib with words around its blank, but {split!r} has none ({held} here)"
         )
-    if limit is not None and limit > len(examples):
-        raise ValueError(f"`limit` must be at most the {len(examples)} Madlibs there are, but is {limit}")
     examples.sort(key=lambda example: (_number(seed, "order", example.key), str(example.key)))
     return Cut(tuple(examples[:limit]), skipped)
 

@@ -119,9 +119,15 @@ def _config(settings: dict[str, Any], name: str, path: Path) -> RecurrentConfig:
         raise ValueError(f"{path}: `{name}`: {error}") from error
 
 
-def save_length_prior(directory: Path | str, prior: LengthPrior, *, details: dict[str, Any] | None = None) -> None:
-    """Write `lengths.json`; `details` (what it was fitted on) are for the reader."""
-    save_json(Path(directory) / LENGTHS, {"format": 1, **asdict(prior), **(details or {})})
+def lengths_file(place: Path | str) -> Path:
+    """A name that ends in .json is a file's own, any other that of a directory."""
+    place = Path(place)
+    return place if place.suffix == ".json" and not place.is_dir() else place / LENGTHS
+
+
+def save_length_prior(place: Path | str, prior: LengthPrior, *, details: dict[str, Any] | None = None) -> None:
+    """Write `lengths.json` into a directory, or a file of another name; `details` are for the reader."""
+    save_json(lengths_file(place), {"format": FORMAT, **asdict(prior), **(details or {})})
 
 
 def load_length_prior(directory: Path | str) -> LengthPrior:

@@ -94,11 +94,14 @@ def read_corpus(
     if vocabulary is None:
         sentences = (caption for image in train + spoken for caption in image.captions)
         vocabulary = Vocabulary.build(sentences, min_count=min_count)
-    return Corpus(
+    corpus = Corpus(
         vocabulary=vocabulary,
         train=encode_captions(train + [_without_picture(image) for image in spoken], vocabulary, features),
         val=encode_captions(val, vocabulary, features),
     )
+    if features is not None:
+        features.check(corpus.train.image_ids + corpus.val.image_ids)
+    return corpus
 
 
 def encode_captions(images: Sequence[CaptionedImage], vocabulary: Vocabulary, features: Features | None) -> Captions:

@@ -39,6 +39,7 @@ def train_nade(
     if initial is not None:
         settings, size = initial.apply(settings), initial.condition_size(features)
     corpus = sources.read(features, initial.vocabulary if initial else None)
+    settings.check_cutoffs(len(corpus.vocabulary))
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)
     run = replace(run, missing=missing, name=f"{run.name}, missing {missing}")

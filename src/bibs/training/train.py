@@ -137,6 +137,7 @@ def train(
     if initial is not None:
         settings, size = initial.apply(settings), initial.condition_size(features)
     corpus = sources.read(features, initial.vocabulary if initial else None)
+    settings.check_cutoffs(len(corpus.vocabulary))
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     runs = [make_run(one, corpus, settings, size, output, checkpoint_seconds) for one in DIRECTIONS]
     if initial is None and features is not None:
