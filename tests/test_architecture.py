@@ -31,6 +31,7 @@ ALLOWED = {
     "serving": ANYTHING,
     "scale": ANYTHING,
     "cli": ANYTHING | {"serving", "scale"},
+    "__main__": {"cli"},
 }
 
 

@@ -223,6 +223,13 @@ class Infiller:
         say_if_fewer(results, options.get("num_return_sequences", 1))
         return results[0] if one else results  # type: ignore[return-value]
 
+    def encode(self, image: ImageLike) -> Tensor:
+        """The vector of a picture, which can stand for it among `images`: to encode it once for many calls."""
+        (vector,) = self._conditions(image, 1, True)
+        if isinstance(vector, ValueError):
+            raise vector
+        return vector  # type: ignore[no-any-return]
+
     def parse(self, text: str, *, room: int = 0, **options: Unpack[Options]) -> Template:
         """Read a template; one that cannot be filled so, or not with `room` words, is a ValueError of one line."""
         if not isinstance(text, str):

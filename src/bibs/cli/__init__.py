@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -20,11 +21,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import bibs
+
+        print(f"bibs {bibs.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def bibs() -> None:
+def bibs(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
     """Fill in the blanks with one left-to-right and one right-to-left model."""
 
 
@@ -38,7 +52,7 @@ app.add_typer(eval_app, name="eval")
 def main() -> None:
     """What is wrong with the input is said in one line, with exit code 2."""
     try:
-        app()
+        app(prog_name="bibs")
     except BrokenPipeError:  # the reader of a pipe had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None

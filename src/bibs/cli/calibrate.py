@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Data,
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    model: Model,
     data: Data,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     split: Annotated[str, typer.Option(help="The split to fit on; never test.")] = "val",
@@ -54,6 +55,8 @@ def calibrate(
     from bibs.evaluation.calibration import CalibrationSettings
     from bibs.evaluation.calibration import calibrate as run
 
+    if model == BUNDLED and output is None:
+        raise ValueError("`--output` must say where the weights go, since the bundled model is left as it is")
     settings = CalibrationSettings(
         split=split,
         removed=parse_numbers(removed, "removed"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Data,
@@ -30,8 +31,8 @@ from bibs.cli.eval_options import (
 
 def captions(
     data: Data,
-    model: Model,
     output: Output,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     split: Split = "test",

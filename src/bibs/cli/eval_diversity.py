@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Data,
@@ -30,8 +31,8 @@ from bibs.cli.eval_options import (
 
 def diversity(
     data: Data,
-    model: Model,
     output: Output,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     split: Split = "test",

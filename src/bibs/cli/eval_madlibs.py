@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Images,
@@ -34,8 +35,8 @@ Kind = Annotated[int, typer.Option("--type", help="The type of Madlib: 12 pair's
 
 def madlibs(
     data: MadlibsData,
-    model: Model,
     output: Output,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     box_features: Annotated[Path | None, typer.Option(help="Vectors of the boxes, for nCCA (box).")] = None,

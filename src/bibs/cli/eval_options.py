@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+import bibs
+
 if TYPE_CHECKING:
     from bibs.data import Features
+
+BUNDLED = Path(bibs.__file__).parent / "pretrained" / "coco"
 
 
 def _check_workers(workers: int | None) -> int | None:
@@ -24,7 +28,7 @@ def _check_images(images: Path | None) -> Path | None:
 
 
 Data: TypeAlias = Annotated[Path, typer.Option(help="Captions with splits (Karpathy JSON, JSONL, ...).")]
-Model: TypeAlias = Annotated[Path, typer.Option(help="A model directory.")]
+Model: TypeAlias = Annotated[Path, typer.Option(help="A model directory.", show_default="the bundled one")]
 Output: TypeAlias = Annotated[Path, typer.Option(help="Where results go; a run that was interrupted there goes on.")]
 Vectors: TypeAlias = Annotated[Path | None, typer.Option(help="Image vectors: an .npy file or a feature store.")]
 VectorIds: TypeAlias = Annotated[Path | None, typer.Option(help="The image id of each row of the .npy file.")]
