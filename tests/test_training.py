@@ -502,7 +502,7 @@ def test_pictures_without_features_are_named_and_counted(sources: Sources, tmp_p
     ("change", "message"),
     [
         (lambda data: data["images"][5].pop("sentences"), r"images\[5\] has no field `sentences`"),
-        (lambda data: [image.update(split="train") for image in data["images"]], "no split `val`"),
+        (lambda data: [image.update(split="test") for image in data["images"]], "no split `val`"),
         (lambda data: data.pop("images"), "no known layout"),
     ],
 )

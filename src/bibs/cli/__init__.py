@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -49,6 +50,21 @@ app.command()(calibrate)
 app.add_typer(eval_app, name="eval")
 
 
+OPTIONS = {
+    "hidden_size": "--hidden",
+    "embedding_size": "--embedding",
+    "num_layers": "--layers",
+    "ids": "--feature-ids",
+    "conditions": "--features",
+    "val_share": "--val-share",
+}
+"""What an option is called here, where Python has another name for it."""
+
+
+def _as_typed(message: str) -> str:
+    return re.sub(r"`(\w+)`", lambda name: f"`{OPTIONS.get(name[1], name[1])}`", message)
+
+
 def main() -> None:
     """What is wrong with the input is said in one line, with exit code 2."""
     try:
@@ -57,7 +73,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (ValueError, OSError) as error:
-        print(f"bibs: {error}", file=sys.stderr)
+        print(f"bibs: {_as_typed(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -24,7 +24,7 @@ PLAIN_SECONDS = 30.0
 def train(
     data: Annotated[
         list[Path],
-        typer.Option(help="Captions with splits `train` and `val` (Karpathy JSON, JSONL, ...); may be repeated."),
+        typer.Option(help="Captions (Karpathy JSON, JSONL, ...) or plain text, a line each; may be repeated."),
     ],
     output: Annotated[Path, typer.Option(help="The model directory to write.")],
     text: Annotated[list[Path] | None, typer.Option(help="Captions without pictures; may be repeated.")] = None,
@@ -37,6 +37,9 @@ def train(
         bool, typer.Option(help="Train on captions whose picture has no vector as text alone.")
     ] = False,
     min_count: Annotated[int, typer.Option(help="Words seen less often in training are unknown.")] = 5,
+    val_share: Annotated[
+        float, typer.Option(help="Share of the data to validate on, by a hash of the line, where it has no `val`.")
+    ] = 0.05,
     hidden: Annotated[int, typer.Option(help="Size of the recurrent state.")] = 512,
     embedding: Annotated[int, typer.Option(help="Size of the word vectors.")] = 512,
     layers: Annotated[int, typer.Option(help="Recurrent layers.")] = 1,
@@ -98,6 +101,7 @@ def train(
         features=FeatureFiles(features, feature_ids, encoder) if features else None,
         min_count=min_count,
         allow_missing_features=allow_missing_features,
+        val_share=val_share,
     )
     if missing is not None:
         with progress_display(settings.epochs, ("nade",)) as report:
@@ -126,6 +130,13 @@ def train(
             report=report,
         )
     show_result(result, output)
+    pictures = _with_features(features, feature_ids)
+    print(f"To fit how long a blank is: bibs calibrate --model {output} --data {data[0]}{pictures}")
+
+
+def _with_features(features: Path | None, ids: Path | None) -> str:
+    named = {"--features": features, "--feature-ids": ids}
+    return "".join(f" {name} {path}" for name, path in named.items() if path)
 
 
 def parse_cutoffs(text: str) -> tuple[int, ...]:

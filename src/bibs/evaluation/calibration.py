@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import torch
 
-from bibs.data import CaptionedImage, Features, read_captions
+from bibs.data import VAL_SHARE, CaptionedImage, Features, hold_out, read_captions
 from bibs.evaluation.length_errors import LengthErrors
 from bibs.evaluation.length_fit import Observation, fit_prior
 from bibs.evaluation.methods import Method, PairFiller, needed_features
@@ -74,7 +74,7 @@ def calibrate(
     progress: Progress | None = None,
 ) -> Calibration:
     """Fit the length prior of the pair in `model`, and write it there (or to `output`, a directory or a .json file)."""
-    images = list(read_captions(data))
+    images = hold_out(read_captions(data), VAL_SHARE)
     blanks = _blanks(images, data, settings)
     if features is not None:
         features = needed_features(features, [example for _, example in blanks])

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from bibs.data import Features
-from bibs.models.directory import CONFIG, MODEL_CARD, load_pair, load_vocabulary, save_pair
+from bibs.data import VAL_SHARE, Features
+from bibs.lengths import LengthPrior
+from bibs.models.directory import CONFIG, LENGTHS, MODEL_CARD, load_pair, load_vocabulary, save_length_prior, save_pair
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import make_directory, write_atomically
 from bibs.text import Vocabulary
@@ -32,6 +33,11 @@ class Sources:
     features: FeatureFiles | None = None
     min_count: int = 5
     allow_missing_features: bool = False
+    val_share: float = VAL_SHARE  # held out where the data has no split `val`
+
+    def __post_init__(self) -> None:
+        if not 0 < self.val_share < 1:
+            raise ValueError(f"`val_share` must be above 0 and below 1, but is {self.val_share}")
 
     def read(self, features: Features | None, vocabulary: Vocabulary | None = None) -> Corpus:
         return read_corpus(
@@ -41,6 +47,7 @@ class Sources:
             min_count=self.min_count,
             allow_missing_features=self.allow_missing_features,
             vocabulary=vocabulary,
+            val_share=self.val_share,
         )
 
 
@@ -225,6 +232,9 @@ def _write(
 ) -> None:
     card = model_card(settings, models[0].config, asdict(result), command, initial.card if initial else "")
     write_atomically(output / MODEL_CARD, card.encode())
+    if not (output / LENGTHS).exists():  # one that was fitted is kept
+        words = corpus.train.lengths - 2  # without START and END
+        save_length_prior(output, LengthPrior(sentence_counts=LengthPrior.count_sentences(words.tolist())))
     forward, backward = models
     details = {"training": asdict(settings), "result": asdict(result)}
     save_pair(output, forward, backward, corpus.vocabulary, details=details)
