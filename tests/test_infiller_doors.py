@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from bibs import Infiller, Vocabulary
+from bibs import Infiller, Vocabulary, from_next_token
 from bibs.lengths import LengthPrior, LengthWeights
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from fakes import HistoryModel
@@ -205,3 +205,14 @@ def test_a_pair_of_ones_own_cannot_be_saved_and_says_so(tmp_path):
     with pytest.raises(ValueError, match="two recurrent or two n-gram models to be saved, but is HistoryModel and"):
         own.save(tmp_path / "own")
     assert not (tmp_path / "own").exists()
+
+
+def test_models_in_double_and_single_precision_fill_together(infiller):
+    def uniform(precision):
+        size = len(infiller.vocabulary)
+        return from_next_token(lambda tokens: torch.full((size,), 1 / size, dtype=precision).log(), size)
+
+    for forward, backward in ((torch.float64, torch.float64), (torch.float64, torch.float32)):
+        own = Infiller(forward=uniform(forward), backward=uniform(backward), vocabulary=infiller.vocabulary)
+        for method in ("bibs", "rerank-sum", "gsn"):
+            assert len(own("a _ _ wave", method=method)) == 1

@@ -27,6 +27,7 @@ from bibs.cli.eval_options import (
     parse_names,
     parse_numbers,
 )
+from bibs.cli.stopping import goes_on_from
 
 
 def captions(
@@ -67,7 +68,7 @@ def captions(
         num_beams=num_beams,
         num_rounds=num_rounds,
     )
-    with progress_bars() as progress:
+    with goes_on_from(output), progress_bars() as progress:
         finished = evaluate_captions(
             data=data,
             model=model,

@@ -23,6 +23,7 @@ from bibs.cli.eval_options import (
     load_vectors,
     parse_numbers,
 )
+from bibs.cli.stopping import goes_on_from
 
 
 def convergence(
@@ -62,7 +63,7 @@ def convergence(
         num_beams=num_beams,
         num_rounds=num_rounds,
     )
-    with progress_bars() as progress:
+    with goes_on_from(output), progress_bars() as progress:
         found = evaluate_convergence(
             data=data,
             model=model,

@@ -27,6 +27,7 @@ from bibs.cli.eval_options import (
     parse_numbers,
     parse_reals,
 )
+from bibs.cli.stopping import goes_on_from
 
 
 def diversity(
@@ -70,7 +71,7 @@ def diversity(
         num_beams=num_beams,
         num_rounds=num_rounds,
     )
-    with progress_bars() as progress:
+    with goes_on_from(output), progress_bars() as progress:
         found = evaluate_diversity(
             data=data,
             model=model,

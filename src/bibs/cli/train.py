@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from bibs.cli.stopping import goes_on_from
+
 if TYPE_CHECKING:
     from bibs.training import Report, TrainingResult
 
@@ -104,7 +106,7 @@ def train(
         val_share=val_share,
     )
     if missing is not None:
-        with progress_display(settings.epochs, ("nade",)) as report:
+        with goes_on_from(output, option="--resume"), progress_display(settings.epochs, ("nade",)) as report:
             losses = train_nade(
                 sources,
                 settings,
@@ -117,7 +119,7 @@ def train(
             ).val_losses
         print(f"val loss {min(losses):.4f} nats a missing word; written to {output}")
         return
-    with progress_display(settings.epochs) as report:
+    with goes_on_from(output, option="--resume"), progress_display(settings.epochs) as report:
         result = run_training(
             sources,
             settings,
@@ -185,9 +187,11 @@ def _plain_lines(epochs: int) -> Callable[[Report], None]:
         if now - said < PLAIN_SECONDS and len(report.val_losses) == validated and report.step < report.total_steps:
             return
         last[report.direction] = (now, len(report.val_losses))
-        left = (now - began) * (report.total_steps - report.step) / max(1, report.step - first_step)
         line = f"{report.direction:8} step {report.step}/{report.total_steps}, {_state(report, epochs)}"
-        print(f"{line}, {left / 60:.0f} min left", file=sys.stderr, flush=True)
+        if report.step > first_step:  # the first report says nothing of the speed
+            left = (now - began) * (report.total_steps - report.step) / (report.step - first_step)
+            line += f", {left / 60:.0f} min left"
+        print(line, file=sys.stderr, flush=True)
 
     return show
 
