@@ -73,6 +73,8 @@ class Features:
         return image_id in self._rows
 
     def __getitem__(self, image_id: ImageId) -> NDArray[np.float32]:
+        if image_id not in self._rows:
+            raise KeyError(image_id)
         vector: NDArray[np.float32] = self.rows([image_id])[0]  # (size,)
         return vector
 
