@@ -22,7 +22,7 @@ ALLOWED = {
     "baselines": {"search"},
     "methods": CORE,
     "text": {"search"},  # for `Gap`, which is one type in templates of words and of ids
-    "models": {"search", "lengths"},  # a model directory holds how lengths compare under it
+    "models": {"search", "lengths", "text"},  # a model directory holds its words, and how lengths compare under it
     "vision": {"text"},
     "data": {"text"},
     "infiller": CORE | {"methods", "models", "text", "vision"},
@@ -31,6 +31,7 @@ ALLOWED = {
     "serving": ANYTHING,
     "scale": ANYTHING,
     "cli": ANYTHING | {"serving", "scale"},
+    "__main__": {"cli"},
 }
 
 

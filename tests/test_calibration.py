@@ -231,8 +231,8 @@ def test_the_command_says_what_it_measured(home, tmp_path, monkeypatch, capsys):
 
 
 def test_an_evaluation_reports_the_lengths_that_were_chosen(home, tmp_path, monkeypatch):
-    pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install 'bibs[eval]'")
-    pytest.importorskip("matplotlib", reason="needs the eval extra: pip install 'bibs[eval]'")
+    pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install '.[eval]'")
+    pytest.importorskip("matplotlib", reason="needs the eval extra: pip install '.[eval]'")
 
     def refuse() -> None:
         raise NoMeteorError("no Java")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,7 @@ def test_an_ngram_pair_is_counted_on_the_spot(corpus):
 
 
 def test_templates_come_from_standard_input_and_leave_as_json_lines(corpus):
-    code, out, err = bibs("fill", "--corpus", corpus, "--json", "-n", 2, given=b"a man is _ a wave\n\nthe _ is\n")
+    code, out, err = bibs("fill", "--corpus", corpus, "--json", "-n", 2, given=b"a man is _ a wave\nthe _ is\n")
     assert (code, err) == (0, [])
     rows = [json.loads(line) for line in out]
     assert [row["template"] for row in rows] == ["a man is _ a wave", "the _ is"]
@@ -98,9 +99,110 @@ def test_bad_input_gets_one_line_and_exit_code_2(corpus, tmp_path, arguments, me
     assert err[0].startswith(message.replace("LATIN", str(latin)))
 
 
-def test_standard_input_that_is_not_utf8_gets_one_line(corpus):
-    code, _, err = bibs("fill", "--corpus", corpus, given=b"a man _ \xff\n")
-    assert (code, err) == (2, ["bibs: standard input is not UTF-8 text (line 1)"])
+LINES = b"a man is _ a wave\n\na man _ \xff\na __ b\n  \nthe _ is"
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_one_line_in_is_one_object_out_with_an_error_where_there_is_one(corpus, tmp_path, from_file):
+    (tmp_path / "lines.txt").write_bytes(LINES)
+    source = ["--file", tmp_path / "lines.txt"] if from_file else []
+    code, out, err = bibs("fill", "--corpus", corpus, "--json", *source, given=LINES)
+    rows = [json.loads(line) for line in out]
+    assert [row["template"] for row in rows] == [
+        *("a man is _ a wave", "", "a man _ \N{REPLACEMENT CHARACTER}", "a __ b", "  ", "the _ is")
+    ]
+    assert ["error" in row for row in rows] == [False, True, True, True, True, False]
+    name = str(tmp_path / "lines.txt") if from_file else "standard input"
+    assert rows[2]["error"] == f"{name}, line 3: it is not UTF-8 text"
+    assert rows[5]["completions"][0]["text"] == "the dog is"
+    assert code == 1
+    assert err == [f"bibs: {row['error']}" for row in rows if "error" in row]
+
+
+def test_in_text_a_bad_line_is_named_and_a_blank_one_is_passed_over(corpus):
+    code, out, err = bibs("fill", "--corpus", corpus, given=LINES)
+    assert (code, out) == (1, ["a man is riding a wave", "the dog is"])
+    assert [line.split(":")[1].strip() for line in err] == ["standard input, line 3", "standard input, line 4"]
+
+
+def test_each_line_of_a_pipe_is_answered_before_the_next_one_comes(corpus):
+    command = [sys.executable, "-c", "from bibs.cli import main; main()", "fill", "--corpus", str(corpus)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for text, answer in (("a man is _ a wave", "a man is riding a wave"), ("the _ is", "the dog is")):
+            process.stdin.write(text.encode() + b"\n")
+            process.stdin.flush()
+            # The pipe stays open: were the answer to wait for its end, this would wait for ever.
+            assert select.select([process.stdout], [], [], 100)[0]
+            assert process.stdout.readline().decode() == answer + "\n"
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_several_completions_have_scores_and_stand_apart(corpus):
+    code, out, _ = bibs("fill", "--corpus", corpus, "-n", 2, "a man is _ a wave", "the _ is")
+    assert code == 0
+    assert [line == "" for line in out] == [False, False, True, False, False]
+    rows = [line.split("\t") for line in out if line]
+    assert rows[0][1] == "a man is riding a wave"
+    assert float(rows[0][0]) > float(rows[1][0])
+    code, out, _ = bibs("fill", "--corpus", corpus, "--scores", "a man is _ a wave")
+    assert [line.split("\t")[1] for line in out] == ["a man is riding a wave"]
+
+
+def test_nothing_found_is_named_with_what_to_change(corpus):
+    words = sorted({word.strip(".").lower() for word in CAPTIONS.split()})
+    barred = [part for word in words for part in ("--bad-word", word)]
+    code, out, err = bibs("fill", "--corpus", corpus, "--json", "a _ man", *barred)
+    assert code == 1
+    assert json.loads(out[0])["completions"] == []
+    assert json.loads(out[0])["error"].startswith("template 1: nothing was found: ")
+    assert len(err) == 1
+
+
+def test_the_bound_on_words_is_an_option(corpus):
+    assert bibs("fill", "--corpus", corpus, "a _ man", "--max-words", 2)[2] == [
+        "bibs: template 1: a template must have at most 2 words (`max_words`), but has 3"
+    ]
+
+
+@pytest.mark.parametrize("picture", ["nowhere.jpg", "CORPUS"])
+def test_a_picture_that_cannot_be_used_is_named_once(corpus, picture):
+    code, out, err = bibs("fill", "--image", corpus if picture == "CORPUS" else picture, "a _", "a _ _")
+    assert (code, out, len(err)) == (2, [], 1)
+
+
+# The program itself
+
+
+def test_the_program_says_its_version_and_helps():
+    import bibs as package
+
+    assert bibs("--version") == (0, [f"bibs {package.__version__}"], [])
+    for arguments in (["-h"], ["fill", "-h"], ["eval", "-h"], ["eval", "captions", "-h"], ["calibrate", "-h"]):
+        code, out, err = bibs(*arguments)
+        assert (code, err) == (0, [])
+        assert any("Usage:" in line for line in out)
+
+
+def test_python_runs_the_package():
+    command = [sys.executable, "-m", "bibs", "--version"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=120)
+    assert done.stdout.startswith(b"bibs ")
+    help_text = subprocess.run([sys.executable, "-m", "bibs", "-h"], capture_output=True, check=True, timeout=120)
+    assert b"Usage: bibs " in help_text.stdout
+
+
+@pytest.mark.parametrize("command", ["eval captions", "eval convergence", "eval diversity", "eval nll", "calibrate"])
+def test_every_command_takes_the_bundled_model_unless_told(command, tmp_path):
+    output = [] if command == "eval nll" else ["--output", tmp_path / "out"]
+    code, _, err = bibs(*command.split(), "--data", tmp_path / "nowhere.json", *output)
+    assert (code, err) == (2, [f"bibs: no such file: {tmp_path / 'nowhere.json'}"])
+
+
+def test_the_bundled_model_is_not_written_to(tmp_path):
+    code, _, err = bibs("calibrate", "--data", tmp_path / "nowhere.json")
+    assert (code, len(err)) == (2, 1)
+    assert "`--output` must say where" in err[0]
 
 
 def test_fewer_completions_than_asked_for_are_announced_in_one_line(corpus):

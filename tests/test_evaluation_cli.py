@@ -13,7 +13,7 @@ from bibs.evaluation import results as results_module
 from bibs.evaluation.meteor import NoMeteorError
 from tiny_captions import make_home
 
-pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install 'bibs[eval]'")
+pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install '.[eval]'")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_captions_prints_its_results_as_json(
         (["--removed", "100"], "`removed` must be a whole percentage from 1 to 99, but is 100"),
         (["--methods", "bibs,best"], "but hold 'best'"),
         (["--split", "val"], "has no split 'val', only test, train"),
-        (["--limit", "99"], "`limit` must be at most the 9 captioned pictures there are, but is 99"),
+        (["--limit", "0"], "`limit` must be at least 1, but is 0"),
         (["--num-beams", "0"], "`num_beams` must be at least 1, but is 0"),
         (["--features", "nowhere.npy", "--feature-ids", "ids.json"], "no such file: nowhere.npy"),
         (["--nade", "nowhere"], "nowhere"),

@@ -12,11 +12,12 @@ from bibs.data import Features
 from bibs.evaluation.captions import CaptionSettings
 from bibs.evaluation.convergence import Convergence, Trace, evaluate_convergence, pass_rows
 from bibs.evaluation.convergence_report import write_convergence
-from bibs.evaluation.methods import Method, PairFiller, load_models
+from bibs.evaluation.methods import Method, PairFiller
 from bibs.evaluation.runs import Cell
+from bibs.models.directory import load_models
 from tiny_captions import make_home
 
-pytest.importorskip("matplotlib", reason="needs the eval extra: pip install 'bibs[eval]'")
+pytest.importorskip("matplotlib", reason="needs the eval extra: pip install '.[eval]'")
 
 ROUNDS = 3
 

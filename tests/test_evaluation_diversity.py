@@ -13,7 +13,7 @@ from bibs.evaluation.diversity import MEASURES, Diversity, Several, evaluate_div
 from bibs.evaluation.diversity_report import diversity_table, write_diversity
 from tiny_captions import make_home
 
-pytest.importorskip("matplotlib", reason="needs the eval extra: pip install 'bibs[eval]'")
+pytest.importorskip("matplotlib", reason="needs the eval extra: pip install '.[eval]'")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from bibs.evaluation.meteor import Meteor, NoMeteorError, meteor_score
 from bibs.evaluation.metrics import METRICS, Measure, mean_measure, measure, measure_sentences
 from bibs.evaluation.tasks import Example
 
-pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install 'bibs[eval]'")
+pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install '.[eval]'")
 
 # Sentence and reference, and what `pycocoevalcap` 1.2 (coco-caption) gave for them: no tokeniser, one reference each.
 GOLDEN_PAIRS = [

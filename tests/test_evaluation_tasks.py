@@ -79,8 +79,7 @@ def test_short_captions_are_skipped_and_counted() -> None:
 def test_bad_inputs_are_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"^no caption is long enough to lose 50 % of its words: 1 tried$"):
         caption_examples(draw_captions([image(1, "cat")]), removed=50)
-    with pytest.raises(ValueError, match=r"^`limit` must be at most the 40 captioned pictures there are, but is 41$"):
-        draw_captions(IMAGES, limit=41)
+    assert draw_captions(IMAGES, limit=41) == draw_captions(IMAGES)
     with pytest.raises(ValueError, match=r"^`limit` must be at least 1, but is 0$"):
         draw_captions(IMAGES, limit=0)
     with pytest.raises(ValueError, match="must have distinct ids"):

@@ -64,7 +64,7 @@ def test_words_that_models_do_not_know_stay_as_typed_and_specials_never_fill(inf
         ("", "the template must hold a word or a blank, but is empty"),
         (["a _", "a __ b"], r"`templates\[1\]`: template, character 3, .*`__` is no blank"),
         (["a _", 3], r"`templates\[1\]`: a template must be a string, but is 3"),
-        ("_ " * 101, "a template must have at most 100 words, but has 101"),
+        ("_ " * 101, r"a template must have at most 100 words \(`max_words`\), but has 101"),
     ],
 )
 def test_a_bad_template_gets_one_clear_line(infiller, templates, message):
@@ -135,8 +135,7 @@ def make_conditioned(directory, vocabulary: Vocabulary) -> None:
         for weight in model.parameters():
             torch.nn.init.normal_(weight)
         models.append(model)
-    save_pair(directory, *models)
-    vocabulary.save(directory / "vocabulary.txt")
+    save_pair(directory, *models, vocabulary)
 
 
 class Brightness:
@@ -166,7 +165,7 @@ def test_pictures_vectors_and_nothing_can_stand_in_one_call(tmp_path, infiller):
 
 
 def test_a_model_that_takes_no_picture_says_so(infiller):
-    with pytest.raises(ValueError, match="condition"):
+    with pytest.raises(ValueError, match="`images` must be None"):
         infiller("a man _", images=np.zeros(4, dtype=np.float32))
 
 

@@ -298,7 +298,8 @@ def test_broken_weights_are_one_clear_line_and_a_failed_write_leaves_nothing(
         assert "\n" not in str(error.value)
         assert "model.safetensors" in str(error.value)
 
-    refused("asks for", replace(config, vocab_size=24))
+    refused("asks for", replace(config, vocab_size=22))
+    refused("must be at most 23", replace(config, vocab_size=24))
     refused("lacks", replace(config, num_layers=2))
     for end in (0, 5, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:end])

@@ -272,3 +272,9 @@ def test_a_template_does_not_change() -> None:
         template.source = "another"  # type: ignore[misc]
     assert template == Template.parse("a _")
     assert hash(template) == hash(Template.parse("a _"))
+
+
+@pytest.mark.parametrize("bounds", ["{0,1000000}", "{1000000}", "{1000000,}", "{1,%s}" % ("9" * 5000)])
+def test_a_range_that_is_too_large_is_called_so(bounds):
+    with pytest.raises(ValueError, match="a range must end below 1,000,000"):
+        Template.parse(f"a ___{bounds} b")

@@ -502,7 +502,7 @@ def test_pictures_without_features_are_named_and_counted(sources: Sources, tmp_p
     ("change", "message"),
     [
         (lambda data: data["images"][5].pop("sentences"), r"images\[5\] has no field `sentences`"),
-        (lambda data: [image.update(split="train") for image in data["images"]], "no split `val`"),
+        (lambda data: [image.update(split="test") for image in data["images"]], "no split `val`"),
         (lambda data: data.pop("images"), "no known layout"),
     ],
 )
@@ -522,7 +522,7 @@ def test_a_checkpoint_of_another_run_is_refused(sources: Sources, tmp_path: Path
     with pytest.raises(ValueError, match="--resume"):
         train(sources, SETTINGS, output, in_parallel=False)
     with pytest.raises(ValueError, match="another run: vocabulary") as error:
-        train(replace(sources, min_count=30), SETTINGS, output, resume=True, in_parallel=False)
+        train(replace(sources, min_count=15), SETTINGS, output, resume=True, in_parallel=False)
     one_line(error)
     with pytest.raises(ValueError, match="another run: settings"):
         train(sources, replace(SETTINGS, seed=1), output, resume=True, in_parallel=False)
@@ -625,7 +625,8 @@ def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(
     ("name", "content", "message"),
     [
         ("config.json", "{", "not valid JSON"),
-        ("config.json", "{}", "`forward` must be the configuration"),
+        ("config.json", '{"format": 1}', "`forward` must be the configuration"),
+        ("config.json", "{}", "`format` must be 1"),
         ("config.json", None, "could not be read"),
         ("backward.safetensors", "short", "not a whole safetensors file"),
         ("forward.safetensors", None, "could not be read"),

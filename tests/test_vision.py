@@ -398,7 +398,7 @@ def test_a_missing_package_gives_one_line_that_names_the_extra(package: str, mon
     assert isinstance(caught.value, ValueError)
     assert "\n" not in str(caught.value)
     assert f"`{package}`" in str(caught.value)
-    assert 'pip install "bibs[vision]"' in str(caught.value)
+    assert 'pip install ".[vision]"' in str(caught.value)
 
 
 def test_importing_the_folder_needs_none_of_its_packages() -> None:

@@ -33,6 +33,5 @@ def make_home(home: Path) -> Path:
     vocabulary = Vocabulary(WORDS)
     torch.manual_seed(0)
     config = RecurrentConfig(len(vocabulary), hidden_size=8, embedding_size=8, condition_size=SIZE)
-    save_pair(home / "model", RecurrentModel(config), RecurrentModel(config))
-    vocabulary.save(home / "model" / "vocabulary.txt")
+    save_pair(home / "model", RecurrentModel(config), RecurrentModel(config), vocabulary)
     return home

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -14,12 +15,12 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
-from bibs.methods import MAX_REQUIRED, Options, fill_templates, pick_settings
-from bibs.models.directory import VOCABULARY, load_length_prior, load_pair
+from bibs.methods import MAX_REQUIRED, Options, find_fills, pick_settings, say_if_fewer
+from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
 from bibs.models.ngram import NGramModel
 from bibs.search import Fill, StepModel, TracedPass
 from bibs.text import Template, Vocabulary, tokenize
-from bibs.vision import ImageEncoder, ImageLike, make_encoder
+from bibs.vision import ImageEncoder, ImageLike, encode_each, make_encoder
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
 
@@ -57,8 +58,11 @@ class Infiller:
     ) -> None:
         """`encoder` turns pictures into the vectors that the models are conditioned on.
 
-        `length_prior` says how fills of different lengths compare; `bibs calibrate` fits one.
+        `length_prior` says how fills of different lengths compare; `bibs calibrate` fits one. `max_words` is the most
+        that a template may have.
         """
+        if not isinstance(max_words, int) or max_words < 1:
+            raise ValueError(f"`max_words` must be a whole number of at least 1, but is {max_words!r}")
         for name, model in (("forward", forward), ("backward", backward)):
             if model.vocab_size != len(vocabulary):
                 raise ValueError(
@@ -73,30 +77,50 @@ class Infiller:
 
     @classmethod
     def from_pretrained(
-        cls, directory: str | os.PathLike[str] | None = None, *, device: torch.device | str | None = None
+        cls,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        max_words: int = MAX_WORDS,
+        device: torch.device | str | None = None,
     ) -> Infiller:
         """Load a model directory; without one, the caption model that comes with the package."""
         path = PRETRAINED if directory is None else Path(directory)
-        forward, backward = load_pair(path)
+        forward, backward, vocabulary = load_models(path)
         return cls(
             forward=forward,
             backward=backward,
-            vocabulary=Vocabulary.load(path / VOCABULARY),
+            vocabulary=vocabulary,
             length_prior=load_length_prior(path),
+            max_words=max_words,
             device=device,
         )
 
     @classmethod
-    def from_corpus(cls, lines: Iterable[str], *, order: int = 3, min_count: int = 1) -> Infiller:
+    def from_corpus(
+        cls, lines: Iterable[str], *, order: int = 3, min_count: int = 1, max_words: int = MAX_WORDS
+    ) -> Infiller:
         """Count an n-gram pair from sentences, on the spot."""
-        sentences = [words for line in lines if (words := tokenize(line))]
+        if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+            one = "one string: " if isinstance(lines, str) else ""
+            raise ValueError(f"`lines` must be a list of sentences, but is {one}{lines!r:.60}")
+        sentences = []
+        for place, line in enumerate(lines):
+            if not isinstance(line, str):
+                raise ValueError(f"`lines[{place}]` must be a string, but is {line!r:.60}")
+            if words := tokenize(line):
+                sentences.append(words)
         if not sentences:
             raise ValueError("`lines` must hold at least one word, but hold none")
         vocabulary = Vocabulary.build(sentences, min_count=min_count)
         sequences = [[vocabulary.start, *vocabulary.encode(words), vocabulary.end] for words in sentences]
         forward, backward = NGramModel.train_pair(sequences, vocab_size=len(vocabulary), order=order)
         prior = LengthPrior(sentence_counts=LengthPrior.count_sentences(map(len, sentences)))
-        return cls(forward=forward, backward=backward, vocabulary=vocabulary, length_prior=prior)
+        return cls(forward=forward, backward=backward, vocabulary=vocabulary, length_prior=prior, max_words=max_words)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write a model directory for `from_pretrained`; weights of recurrent models are rounded to float16."""
+        save_pair(Path(directory), self.forward, self.backward, self.vocabulary)
+        save_length_prior(Path(directory), self.length_prior)
 
     @overload
     def __call__(
@@ -113,59 +137,98 @@ class Infiller:
     @overload
     def __call__(
         self,
-        templates: list[str] | tuple[str, ...],
+        templates: list[str] | tuple[str, ...] | Iterator[str],
         *,
         images: Sequence[ImageLike | None] | None = ...,
         must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        on_error: Literal["raise"] = ...,
         **options: Unpack[Options],
     ) -> list[list[Completion]]: ...
 
+    @overload
     def __call__(
         self,
-        templates: str | list[str] | tuple[str, ...],
+        templates: list[str] | tuple[str, ...] | Iterator[str],
+        *,
+        images: Sequence[ImageLike | None] | None = ...,
+        must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
+        bad_words: Sequence[str] = ...,
+        method: str = ...,
+        on_error: Literal["return"],
+        **options: Unpack[Options],
+    ) -> list[list[Completion] | ValueError]: ...
+
+    def __call__(
+        self,
+        templates: str | Iterable[str],
         *,
         images: Any = None,
         must_include: Sequence[str] | Sequence[Sequence[str]] = (),
         bad_words: Sequence[str] = (),
         method: str = "bibs",
+        on_error: Literal["raise", "return"] = "raise",
         **options: Unpack[Options],
-    ) -> list[Completion] | list[list[Completion]]:
+    ) -> list[Completion] | list[list[Completion]] | list[list[Completion] | ValueError]:
         """Fill the blanks: one template gives a list of completions, best first; a list gives a list of such lists.
 
-        `images` holds a picture (file, array or PIL image), a ready vector, or None for each template.
+        `images` holds a picture (file, bytes, array or PIL image), a ready vector, or None for each template.
         `must_include` holds up to four words that must each stand somewhere in the blanks of every template, or one
         such list per template; `bad_words` holds words that never fill a blank.
         With a `diversity_penalty` (2, say) the `num_return_sequences` completions differ in more of their words: they
         are searched one after the other, and a word loses so much for each one before that holds it.
+        One bad template of a list raises a ValueError for all, or with `on_error="return"` stands in its place as one.
         `bibs.methods.Options` lists all the others, with their defaults.
         """
+        if on_error not in ("raise", "return"):
+            raise ValueError(f"`on_error` must be 'raise' or 'return', but is {on_error!r}")
         one = isinstance(templates, str)
         options.setdefault("length_prior", self.length_prior)
-        texts = [templates] if isinstance(templates, str) else templates
+        pick_settings(LengthSettings, options)  # a bad option is no fault of a template
+        if isinstance(templates, bytes) or not isinstance(templates, Iterable):
+            raise ValueError(f"`templates` must be a string or a list of strings, but is {templates!r:.60}")
+        texts = [templates] if isinstance(templates, str) else list(templates)
         bad = self._bad_tokens(bad_words)
-        required = self._required_tokens(must_include, len(texts), bad)
-        parsed = []
-        for number, text in enumerate(texts):
+        words = self._required_words(must_include, len(texts), bad)
+        conditions = self._conditions(images, len(texts), one)
+        parsed: dict[int, Template] = {}  # by their places among the templates
+        required: dict[int, list[int]] = {}
+        results: list[list[Completion] | ValueError] = []
+        for place, (text, condition) in enumerate(zip(texts, conditions, strict=True)):
+            results.append([])
             try:
-                parsed.append(self.parse(text, room=len(required[number]), **options))
+                if isinstance(condition, ValueError):
+                    raise condition
+                required[place] = self._required_tokens(words[place], bad)
+                parsed[place] = self.parse(text, room=len(required[place]), **options)
             except ValueError as error:
-                raise error if one else ValueError(f"`templates[{number}]`: {error}") from None
-        found = fill_templates(
+                if on_error == "raise":
+                    raise error if one or error is condition else ValueError(f"`templates[{place}]`: {error}") from None
+                results[place] = error
+        given = [conditions[place] for place in parsed]
+        found = find_fills(
             self.forward,
             self.backward,
-            [template.row(self.vocabulary) for template in parsed],
+            [template.row(self.vocabulary) for template in parsed.values()],
             method=method,
-            conditions=self._conditions([images] if one and images is not None else images, len(parsed)),
+            conditions=None if all(condition is None for condition in given) else given,
             banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad),
-            must_include=required,
+            must_include=[required[place] for place in parsed],
             **options,
         )
-        completions = [
-            [self._complete(template, fill) for fill in fills] for template, fills in zip(parsed, found, strict=True)
-        ]
-        return completions[0] if one else completions
+        for (place, template), fills in zip(parsed.items(), found, strict=True):
+            results[place] = [self._complete(template, fill) for fill in fills]
+        _say_if_nothing(results)
+        say_if_fewer(results, options.get("num_return_sequences", 1))
+        return results[0] if one else results  # type: ignore[return-value]
+
+    def encode(self, image: ImageLike) -> Tensor:
+        """The vector of a picture, which can stand for it among `images`: to encode it once for many calls."""
+        (vector,) = self._conditions(image, 1, True)
+        if isinstance(vector, ValueError):
+            raise vector
+        return vector  # type: ignore[no-any-return]
 
     def parse(self, text: str, *, room: int = 0, **options: Unpack[Options]) -> Template:
         """Read a template; one that cannot be filled so, or not with `room` words, is a ValueError of one line."""
@@ -173,7 +236,9 @@ class Infiller:
             raise ValueError(f"a template must be a string, but is {text!r}")
         template = Template.parse(text)
         if template.num_words > self.max_words:
-            raise ValueError(f"a template must have at most {self.max_words} words, but has {template.num_words}")
+            raise ValueError(
+                f"a template must have at most {self.max_words} words (`max_words`), but has {template.num_words}"
+            )
         longest = [blank.maximum for blank in template.blanks if blank.maximum is not None]
         if len(longest) == len(template.blanks) and sum(longest) < room:
             raise ValueError(
@@ -186,27 +251,31 @@ class Infiller:
         """What the model does not know cannot appear."""
         return [self.vocabulary.encode([word])[0] for word in _words("bad_words", words) if word in self.vocabulary]
 
-    def _required_tokens(
+    def _required_words(
         self, must_include: Sequence[str] | Sequence[Sequence[str]], count: int, bad: Sequence[int]
-    ) -> list[list[int]]:
+    ) -> list[Sequence[str]]:
         """Per template: one list of words for all, or one for each."""
-        nested = not isinstance(must_include, str) and any(not isinstance(words, str) for words in must_include)
-        if nested and len(must_include) != count:
+        nested = isinstance(must_include, list | tuple) and any(not isinstance(words, str) for words in must_include)
+        if not nested:
+            self._required_tokens(must_include, bad)  # wrong for all, or for none
+            return [must_include] * count  # type: ignore[list-item]
+        if len(must_include) != count:
             raise ValueError(
                 f"`must_include` must hold words, or one list of them per template ({count}), but holds "
                 f"{len(must_include)}"
             )
-        lists = [_words("must_include", words) for words in (must_include if nested else [must_include])]
-        for words in lists:
-            if len(words) > MAX_REQUIRED:
-                raise ValueError(f"`must_include` must hold at most {MAX_REQUIRED} words, but holds {len(words)}")
-            for word in words:
-                if word not in self.vocabulary:
-                    raise ValueError(f"`must_include` must hold words that the model knows, but holds {word!r}")
-                if self.vocabulary.encode([word])[0] in bad:
-                    raise ValueError(f"`must_include` must hold no word of `bad_words`, but holds {word!r}")
-        required = [self.vocabulary.encode(words) for words in lists]
-        return required if nested else required * count
+        return list(must_include)
+
+    def _required_tokens(self, must_include: Any, bad: Sequence[int]) -> list[int]:
+        words = _words("must_include", must_include)
+        if len(words) > MAX_REQUIRED:
+            raise ValueError(f"`must_include` must hold at most {MAX_REQUIRED} words, but holds {len(words)}")
+        for word in words:
+            if word not in self.vocabulary:
+                raise ValueError(f"`must_include` must hold words that the model knows, but holds {word!r}")
+            if self.vocabulary.encode([word])[0] in bad:
+                raise ValueError(f"`must_include` must hold no word of `bad_words`, but holds {word!r}")
+        return self.vocabulary.encode(words)
 
     def _complete(self, template: Template, fill: Fill) -> Completion:
         blanks = template.cut(fill.tokens, fill.lengths)
@@ -223,26 +292,67 @@ class Infiller:
             trace=fill.trace,
         )
 
-    def _conditions(self, images: Sequence[Any] | None, count: int) -> list[Any] | None:
-        """Vectors as they are, pictures encoded, None where there is nothing to see."""
+    def _conditions(self, images: Any, count: int, one: bool) -> list[Any]:
+        """Per template: a vector as it is, a picture encoded, None where there is nothing to see, or what is wrong."""
         if images is None:
-            return None
+            return [None] * count
+        if one:
+            images = [images]
+        elif isinstance(images, str | bytes) or not hasattr(images, "__len__"):
+            raise ValueError(
+                f"`images` must hold one (or None) per template ({count}), but is one picture: {images!r:.60}"
+            )
         if len(images) != count:
             raise ValueError(f"`images` must hold one (or None) per template ({count}), but holds {len(images)}")
-        conditions: list[Any] = [image if _is_vector(image) else None for image in images]
+        size = _condition_size(self.forward)
+        if size == 0 and any(image is not None for image in images):
+            raise ValueError("`images` must be None for models that were trained on words alone, but is not")
         pictures = {id(image): image for image in images if image is not None and not _is_vector(image)}
+        vectors: dict[int, Any] = {}
         if pictures:
             self._encoder = self._encoder or make_encoder(_encoder_name(self.forward))
-            encoded = torch.from_numpy(np.asarray(self._encoder.encode(list(pictures.values()))))  # (pictures, D)
-            vectors = dict(zip(pictures, encoded, strict=True))
-            conditions = [vectors.get(id(image), known) for image, known in zip(images, conditions, strict=True)]
-        return None if all(condition is None for condition in conditions) else conditions
+            vectors = dict(zip(pictures, encode_each(list(pictures.values()), self._encoder), strict=True))
+        return [
+            None
+            if image is None
+            else _checked("`images`" if one else f"`images[{place}]`", vectors.get(id(image), image), size)
+            for place, image in enumerate(images)
+        ]
+
+
+def _checked(name: str, vector: Any, size: int | None) -> Tensor | ValueError:
+    """A vector that a model can read, or what is wrong with it."""
+    if isinstance(vector, ValueError):
+        return ValueError(f"{name}: {vector}")
+    tensor = torch.as_tensor(vector)  # (D,)
+    if size not in (None, len(tensor)):
+        return ValueError(f"{name} must hold {size} numbers, but holds {len(tensor)}")
+    wrong = tensor[~torch.isfinite(tensor)]
+    return ValueError(f"{name} must hold finite numbers, but holds {wrong[0].item()}") if len(wrong) else tensor
+
+
+def _say_if_nothing(results: Sequence[Sequence[Completion] | ValueError]) -> None:
+    empty = [place for place, found in enumerate(results) if not isinstance(found, ValueError) and not found]
+    if empty:
+        warnings.warn(
+            f"nothing was found for `templates[{empty[0]}]`"
+            + (f" and {len(empty) - 1} others" if empty[1:] else "")
+            + ": no fill has a probability above 0 (fewer `bad_words` or `must_include`, or other lengths, may help)",
+            stacklevel=3,
+        )
 
 
 def _encoder_name(model: StepModel) -> str:
     """The encoder whose vectors a model was trained on; one that does not say had the first that there was."""
     config = getattr(model, "config", None)
     return getattr(config, "encoder", "") or "lite0"
+
+
+def _condition_size(model: StepModel) -> int | None:
+    """How many numbers a model reads of a picture, 0 for none; None where only its owner knows."""
+    if isinstance(model, NGramModel):
+        return 0
+    return getattr(getattr(model, "config", None), "condition_size", None)
 
 
 def _on_device(model: StepModel, device: torch.device | str | None) -> StepModel:

@@ -7,8 +7,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from numbers import Real
 from typing import Any, TypedDict, TypeVar
 
+import numpy as np
 import torch
 from typing_extensions import Unpack
 
@@ -79,7 +81,6 @@ class Options(TypedDict, total=False):
     max_fills: int  # 100,000: the most that "exact" enumerates
 
 
-@torch.inference_mode()
 def fill_templates(
     forward: StepModel,
     backward: StepModel,
@@ -99,6 +100,25 @@ def fill_templates(
     four; each doubles the cost) fills at least one. The samplers take neither `must_include` nor a
     `diversity_penalty`. `Options` says what the others mean.
     """
+    given: dict[str, Any] = {"conditions": conditions, "banned": banned, "must_include": must_include}
+    results = find_fills(forward, backward, templates, method=method, **given, **options)
+    say_if_fewer(results, options.get("num_return_sequences", 1))
+    return results
+
+
+@torch.inference_mode()
+def find_fills(
+    forward: StepModel,
+    backward: StepModel,
+    templates: Sequence[Template],
+    *,
+    method: str,
+    conditions: Conditions,
+    banned: Sequence[int],
+    must_include: Sequence[Sequence[int]] | None,
+    **options: Unpack[Options],
+) -> list[list[Fill]]:
+    """What `fill_templates` does, without a word about what was not found."""
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
     for name in options:
@@ -135,7 +155,6 @@ def fill_templates(
         found = fill_batch([templates[index] for index in batch], words, select_conditions(conditions, batch))
         for index, fills in zip(batch, found, strict=True):
             results[index] = fills
-    say_if_fewer(results, settings.num_return_sequences)
     return results
 
 
@@ -156,7 +175,8 @@ def bidirectional_beam_search(
 
 def pick_settings(kind: type[S], options: Options) -> S:
     """The settings of one kind among the options."""
-    return kind(**{f.name: options[f.name] for f in fields(kind) if f.name in options})  # type: ignore[arg-type,literal-required]
+    given: dict[str, Any] = {f.name: options[f.name] for f in fields(kind) if f.name in options}  # type: ignore[arg-type,literal-required]
+    return kind(**{name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()})
 
 
 def _size(template: Template, num_required: int, lengths: LengthSettings) -> Size:
@@ -167,13 +187,14 @@ def _size(template: Template, num_required: int, lengths: LengthSettings) -> Siz
     return Size(1 << num_required, len(layout.region), len(layout.context) + len(layout.rest), weight)
 
 
-def say_if_fewer(results: Sequence[Sequence[Fill]], num_return_sequences: int) -> None:
-    short = [index for index, fills in enumerate(results) if len(fills) < num_return_sequences]
-    if short and num_return_sequences > 1:
+def say_if_fewer(results: Sequence[Sequence[object] | ValueError], num_return_sequences: int) -> None:
+    counts = {index: len(fills) for index, fills in enumerate(results) if not isinstance(fills, ValueError)}
+    short = [index for index, count in counts.items() if 0 < count < num_return_sequences]
+    if short:
         warnings.warn(
-            f"`num_return_sequences` is {num_return_sequences}, but only {len(results[short[0]])} distinct fills were "
+            f"`num_return_sequences` is {num_return_sequences}, but only {counts[short[0]]} distinct fills were "
             f"found for `templates[{short[0]}]`" + (f" and fewer for {len(short) - 1} others" if short[1:] else ""),
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -236,7 +257,7 @@ def check_required(
 
 
 def check_method(method: str, required: Sequence[Sequence[int]], diversity_penalty: float) -> None:
-    if not 0 <= diversity_penalty < math.inf:
+    if not isinstance(diversity_penalty, Real) or not 0 <= diversity_penalty < math.inf:
         raise ValueError(f"`diversity_penalty` must be a number of at least 0, but is {diversity_penalty!r}")
     if method in SAMPLERS and any(required):
         raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from typing import Annotated
 
 import typer
 
@@ -20,11 +22,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import bibs
+
+        print(f"bibs {bibs.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def bibs() -> None:
+def bibs(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
     """Fill in the blanks with one left-to-right and one right-to-left model."""
 
 
@@ -35,15 +50,30 @@ app.command()(calibrate)
 app.add_typer(eval_app, name="eval")
 
 
+OPTIONS = {
+    "hidden_size": "--hidden",
+    "embedding_size": "--embedding",
+    "num_layers": "--layers",
+    "ids": "--feature-ids",
+    "conditions": "--features",
+    "val_share": "--val-share",
+}
+"""What an option is called here, where Python has another name for it."""
+
+
+def _as_typed(message: str) -> str:
+    return re.sub(r"`(\w+)`", lambda name: f"`{OPTIONS.get(name[1], name[1])}`", message)
+
+
 def main() -> None:
     """What is wrong with the input is said in one line, with exit code 2."""
     try:
-        app()
+        app(prog_name="bibs")
     except BrokenPipeError:  # the reader of a pipe had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (ValueError, OSError) as error:
-        print(f"bibs: {error}", file=sys.stderr)
+        print(f"bibs: {_as_typed(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Data,
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 def calibrate(
-    model: Model,
     data: Data,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     split: Annotated[str, typer.Option(help="The split to fit on; never test.")] = "val",
@@ -40,7 +41,8 @@ def calibrate(
     num_beams: Beams = 5,
     num_rounds: Rounds = 4,
     output: Annotated[
-        Path | None, typer.Option(help="Where to write lengths.json; into the model directory, unless told.")
+        Path | None,
+        typer.Option(help="A directory for lengths.json, or a .json file; the model directory, unless told."),
     ] = None,
     workers: Workers = None,
     as_json: AsJson = False,
@@ -53,6 +55,8 @@ def calibrate(
     from bibs.evaluation.calibration import CalibrationSettings
     from bibs.evaluation.calibration import calibrate as run
 
+    if model == BUNDLED and output is None:
+        raise ValueError("`--output` must say where the weights go, since the bundled model is left as it is")
     settings = CalibrationSettings(
         split=split,
         removed=parse_numbers(removed, "removed"),
@@ -77,12 +81,12 @@ def calibrate(
         show(result, output or model)
 
 
-def show(result: Calibration, directory: Path) -> None:
+def show(result: Calibration, place: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from bibs.lengths import SCORE_KINDS
-    from bibs.models.directory import LENGTHS
+    from bibs.models.directory import lengths_file
 
     console = Console()
     weights = Table("score", "a word", "log P(sentence length)", title="Fitted weights")
@@ -99,4 +103,4 @@ def show(result: Calibration, directory: Path) -> None:
             shares = (f"{share:.1%}" for share in each.within)
             lengths.add_row(f"{removed} %", str(each.n), *shares, f"{each.mean:+.2f}")
         console.print(lengths)
-    console.print(f"Written to {directory / LENGTHS}", highlight=False)
+    console.print(f"Written to {lengths_file(place)}", highlight=False)

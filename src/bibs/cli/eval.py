@@ -15,7 +15,7 @@ from bibs.cli.eval_captions import captions
 from bibs.cli.eval_convergence import convergence
 from bibs.cli.eval_diversity import diversity
 from bibs.cli.eval_madlibs import madlibs, madlibs_captions
-from bibs.cli.eval_options import Data, Model, Split, VectorIds, Vectors, load_vectors
+from bibs.cli.eval_options import BUNDLED, Data, Model, Split, VectorIds, Vectors, load_vectors
 
 if TYPE_CHECKING:
     from bibs.evaluation.nll import Likelihood
@@ -30,8 +30,8 @@ def evaluate() -> None:
 
 @app.command()
 def nll(
-    model: Model,
     data: Data,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     split: Split = "val",

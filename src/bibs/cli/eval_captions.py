@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Data,
@@ -26,12 +27,13 @@ from bibs.cli.eval_options import (
     parse_names,
     parse_numbers,
 )
+from bibs.cli.stopping import goes_on_from
 
 
 def captions(
     data: Data,
-    model: Model,
     output: Output,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     split: Split = "test",
@@ -66,7 +68,7 @@ def captions(
         num_beams=num_beams,
         num_rounds=num_rounds,
     )
-    with progress_bars() as progress:
+    with goes_on_from(output), progress_bars() as progress:
         finished = evaluate_captions(
             data=data,
             model=model,

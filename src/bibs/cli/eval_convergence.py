@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Data,
@@ -22,12 +23,13 @@ from bibs.cli.eval_options import (
     load_vectors,
     parse_numbers,
 )
+from bibs.cli.stopping import goes_on_from
 
 
 def convergence(
     data: Data,
-    model: Model,
     output: Output,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     split: Split = "test",
@@ -49,7 +51,9 @@ def convergence(
     from bibs.evaluation.captions import CaptionSettings
     from bibs.evaluation.convergence import evaluate_convergence
     from bibs.evaluation.convergence_report import answer_table, pass_table, write_convergence
+    from bibs.evaluation.plots import load_pyplot
 
+    load_pyplot()  # what is missing is said before the work
     settings = CaptionSettings(
         split=split,
         removed=parse_numbers(removed, "removed"),
@@ -59,7 +63,7 @@ def convergence(
         num_beams=num_beams,
         num_rounds=num_rounds,
     )
-    with progress_bars() as progress:
+    with goes_on_from(output), progress_bars() as progress:
         found = evaluate_convergence(
             data=data,
             model=model,

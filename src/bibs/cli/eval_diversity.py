@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Data,
@@ -26,12 +27,13 @@ from bibs.cli.eval_options import (
     parse_numbers,
     parse_reals,
 )
+from bibs.cli.stopping import goes_on_from
 
 
 def diversity(
     data: Data,
-    model: Model,
     output: Output,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     split: Split = "test",
@@ -57,7 +59,9 @@ def diversity(
     from bibs.evaluation.captions import CaptionSettings
     from bibs.evaluation.diversity import evaluate_diversity
     from bibs.evaluation.diversity_report import diversity_table, write_diversity
+    from bibs.evaluation.plots import load_pyplot
 
+    load_pyplot()  # what is missing is said before the work
     settings = CaptionSettings(
         split=split,
         removed=parse_numbers(removed, "removed"),
@@ -67,7 +71,7 @@ def diversity(
         num_beams=num_beams,
         num_rounds=num_rounds,
     )
-    with progress_bars() as progress:
+    with goes_on_from(output), progress_bars() as progress:
         found = evaluate_diversity(
             data=data,
             model=model,

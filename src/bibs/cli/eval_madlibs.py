@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bibs.cli.eval_options import (
+    BUNDLED,
     AsJson,
     Beams,
     Images,
@@ -27,6 +28,7 @@ from bibs.cli.eval_options import (
     load_vectors,
     parse_names,
 )
+from bibs.cli.stopping import goes_on_from
 
 MadlibsData = Annotated[Path, typer.Option(help="Visual Madlibs: the official JSON, or JSON lines with splits.")]
 Kind = Annotated[int, typer.Option("--type", help="The type of Madlib: 12 pair's relationship, ...")]
@@ -34,8 +36,8 @@ Kind = Annotated[int, typer.Option("--type", help="The type of Madlib: 12 pair's
 
 def madlibs(
     data: MadlibsData,
-    model: Model,
     output: Output,
+    model: Model = BUNDLED,
     features: Vectors = None,
     feature_ids: VectorIds = None,
     box_features: Annotated[Path | None, typer.Option(help="Vectors of the boxes, for nCCA (box).")] = None,
@@ -74,7 +76,7 @@ def madlibs(
         num_beams=num_beams,
         num_rounds=num_rounds,
     )
-    with progress_bars() as progress:
+    with goes_on_from(output), progress_bars() as progress:
         finished = evaluate_madlibs(
             data=data,
             model=model,

@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from bibs.cli.stopping import goes_on_from
+
 if TYPE_CHECKING:
     from bibs.data import Pictures
     from bibs.vision import ImageEncoder
@@ -49,11 +51,8 @@ def features(
 
     warnings.filterwarnings("ignore", module=r"PIL\.")  # a picture that is read or named needs no second line
     found = find_pictures(pictures or (), list_file=list_file)
-    try:
+    with goes_on_from(output):
         summary = encode_pictures(found, make_encoder(encoder), output, batch_size=batch_size, num_threads=num_threads)
-    except KeyboardInterrupt:
-        print(f"stopped; the same command goes on from here ({output})", file=sys.stderr)
-        raise typer.Exit(130) from None
     print(json.dumps(summary.as_json()) if as_json else summary.as_text())
     if summary.absent or summary.failed:
         raise typer.Exit(1)

@@ -6,16 +6,27 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from bibs.infiller import Completion, Infiller
+    from bibs.infiller import Completion
 
 LINES_AT_ONCE = 256
+BYTES_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Line:
+    """A template, and the name by which an error calls it; `error` where it cannot even be read."""
+
+    name: str
+    text: str
+    error: str = ""
 
 
 def fill(
@@ -55,14 +66,19 @@ def fill(
     start: Annotated[
         str, typer.Option(help="Where the search begins: both ends, backward (the paper) or forward.")
     ] = "both",
+    max_words: Annotated[int, typer.Option(help="The most words that a template may have.")] = 100,
     seed: Annotated[int, typer.Option(help="For the methods that sample.")] = 0,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="A score and a tab before each completion, as with -n above 1.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per template and line.")] = False,
 ) -> None:
     """Fill the blanks of templates.
 
     Example: bibs fill "a man _ _ _ a wave"
 
-    A bad template is named on standard error, the others are filled, and the exit code is 1.
+    A bad template is named on standard error, the others are filled, and the exit code is 1. With --json, every line
+    in is one object out, with an `error` where there is one.
     """
     from bibs.infiller import Infiller
 
@@ -73,10 +89,11 @@ def fill(
     if corpus is not None:
         from bibs.data.files import read_lines
 
-        infiller = Infiller.from_corpus((line for _, line in read_lines(corpus)), order=order)
+        infiller = Infiller.from_corpus((line for _, line in read_lines(corpus)), order=order, max_words=max_words)
     else:
-        infiller = Infiller.from_pretrained(model)
-    options = {
+        infiller = Infiller.from_pretrained(model, max_words=max_words)
+    picture = None if image is None else infiller.encode(image)
+    options: dict[str, Any] = {
         "must_include": must_include or [],
         "bad_words": bad_word or [],
         "method": method,
@@ -90,76 +107,101 @@ def fill(
         "start": start,
         "seed": seed,
     }
-    bad = 0
-    for lines in _batches(_numbered(templates, file)):
-        bad += _fill_lines(infiller, lines, image, options, as_json)
-    if bad:
+    printer = Printer(as_json, num_return_sequences, scores or num_return_sequences > 1)
+    warnings.simplefilter("ignore")  # the printer says what was not found, by the name of the line
+    for lines in _batches(templates, file):
+        read = [line for line in lines if not line.error]
+        images = None if picture is None else [picture] * len(read)
+        found = iter(infiller([line.text for line in read], images=images, on_error="return", **options))
+        for line in lines:
+            printer.show(line, ValueError(line.error) if line.error else next(found))
+        sys.stdout.flush()
+    if printer.failed:
         raise typer.Exit(1)
 
 
-def _numbered(templates: list[str] | None, file: Path | None) -> Iterator[tuple[str, str]]:
-    """Each template with the name by which an error calls it."""
+def _batches(templates: list[str] | None, file: Path | None) -> Iterator[list[Line]]:
+    """The templates as they come: a line that has arrived never waits for one that has not."""
     if templates:
-        yield from ((f"template {number}", text) for number, text in enumerate(templates, start=1))
-    elif file is not None and str(file) != "-":
-        from bibs.data.files import read_lines
-
-        yield from ((f"{file}, line {number}", text) for number, text in read_lines(file))
-    else:
-        for number, raw in enumerate(sys.stdin.buffer, start=1):
-            try:
-                text = raw.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                raise ValueError(f"standard input is not UTF-8 text (line {number})") from None
-            if text.strip():
-                yield f"standard input, line {number}", text
-
-
-def _batches(lines: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    batch: list[tuple[str, str]] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) == LINES_AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _fill_lines(
-    infiller: Infiller, lines: list[tuple[str, str]], image: Path | None, options: dict[str, Any], as_json: bool
-) -> int:
-    """Fill and print the good lines, name the bad ones, and return how many those are."""
-    errors: dict[int, str] = {}
-    lengths = {name: options[name] for name in ("lengths", "max_length", "num_lengths")}
-    for index, (name, text) in enumerate(lines):
-        try:
-            infiller.parse(text, room=len(options["must_include"]), **lengths)
-        except ValueError as error:
-            errors[index] = f"{name}: {error}"
-    good = [text for index, (_, text) in enumerate(lines) if index not in errors]
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        found = iter(infiller(good, images=None if image is None else [image] * len(good), **options))
-    for index, (_, text) in enumerate(lines):
-        if index in errors:
-            print(f"bibs: {errors[index]}", file=sys.stderr)
-            if as_json:
-                print(json.dumps({"template": text, "error": errors[index]}, ensure_ascii=False))
-        else:
-            _print(text, next(found), as_json)
-    sys.stdout.flush()
-    for warning in said:
-        print(f"bibs: {warning.message}", file=sys.stderr)
-    return len(errors)
-
-
-def _print(template: str, completions: list[Completion], as_json: bool) -> None:
-    if as_json:
-        rows = [asdict(completion) for completion in completions]
-        for row in rows:
-            del row["trace"]
-        print(json.dumps({"template": template, "completions": rows}, ensure_ascii=False))
+        yield [Line(f"template {number}", text) for number, text in enumerate(templates, start=1)]
         return
-    for completion in completions:
-        print(completion.text)
+    name, source = "standard input", sys.stdin.buffer
+    if file is not None and str(file) != "-":
+        from bibs.data.files import open_bytes
+
+        name, source = str(file), open_bytes(file)
+    elif sys.stdin.isatty():
+        print("A template a line, such as: a man _ _ _ a wave   (Ctrl-D ends)", file=sys.stderr)
+    numbers = count(1)
+    with source:
+        for arrived in _arriving(source):
+            lines = [_read(raw, f"{name}, line {next(numbers)}") for raw in arrived]
+            for first in range(0, len(lines), LINES_AT_ONCE):
+                yield lines[first : first + LINES_AT_ONCE]
+
+
+def _arriving(source: Any) -> Iterator[list[bytes]]:
+    """The lines of a stream, as many at a time as one read of it gives."""
+    from bibs.data.files import DAMAGED
+
+    rest = b""
+    try:
+        while chunk := source.read1(BYTES_AT_ONCE):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield lines
+    except DAMAGED as error:
+        raise ValueError(f"{source.name} is a damaged gzip file: {error}") from None
+    if rest:
+        yield [rest]
+
+
+def _read(raw: bytes, name: str) -> Line:
+    text = raw.decode("utf-8-sig", errors="replace").rstrip("\r")
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return Line(name, text, "it is not UTF-8 text")
+    return Line(name, text)
+
+
+@dataclass
+class Printer:
+    """Completions on standard output, what is wrong on standard error too."""
+
+    as_json: bool
+    wanted: int
+    scores: bool
+    failed: bool = False
+    begun: bool = False
+
+    def show(self, line: Line, found: list[Completion] | ValueError) -> None:
+        if not self.as_json and not line.text.strip():
+            return
+        error = f"{line.name}: {found}" if isinstance(found, ValueError) else ""
+        completions = [] if isinstance(found, ValueError) else found
+        if not error and not completions:
+            error = (
+                f"{line.name}: nothing was found: no fill has a probability above 0 (fewer `--bad-word` or "
+                "`--must-include`, or other lengths, may help)"
+            )
+        if error:
+            self.failed = True
+            print(f"bibs: {error}", file=sys.stderr)
+        elif len(completions) < self.wanted:
+            said = f"`num_return_sequences` is {self.wanted}, but only {len(completions)} distinct fills were found"
+            print(f"bibs: {line.name}: {said}", file=sys.stderr)
+        if self.as_json:
+            print(json.dumps(_row(line.text, completions, error), ensure_ascii=False))
+            return
+        if completions and self.scores and self.begun:
+            print()
+        for completion in completions:
+            print(f"{completion.score:.2f}\t{completion.text}" if self.scores else completion.text)
+            self.begun = True
+
+
+def _row(template: str, completions: list[Completion], error: str) -> dict[str, Any]:
+    rows = [asdict(completion) for completion in completions]
+    for row in rows:
+        del row["trace"]
+    return {"template": template, "completions": rows, **({"error": error} if error else {})}

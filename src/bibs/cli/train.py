@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from bibs.cli.stopping import goes_on_from
+
 if TYPE_CHECKING:
     from bibs.training import Report, TrainingResult
 
@@ -24,7 +26,7 @@ PLAIN_SECONDS = 30.0
 def train(
     data: Annotated[
         list[Path],
-        typer.Option(help="Captions with splits `train` and `val` (Karpathy JSON, JSONL, ...); may be repeated."),
+        typer.Option(help="Captions (Karpathy JSON, JSONL, ...) or plain text, a line each; may be repeated."),
     ],
     output: Annotated[Path, typer.Option(help="The model directory to write.")],
     text: Annotated[list[Path] | None, typer.Option(help="Captions without pictures; may be repeated.")] = None,
@@ -37,6 +39,9 @@ def train(
         bool, typer.Option(help="Train on captions whose picture has no vector as text alone.")
     ] = False,
     min_count: Annotated[int, typer.Option(help="Words seen less often in training are unknown.")] = 5,
+    val_share: Annotated[
+        float, typer.Option(help="Share of the data to validate on, by a hash of the line, where it has no `val`.")
+    ] = 0.05,
     hidden: Annotated[int, typer.Option(help="Size of the recurrent state.")] = 512,
     embedding: Annotated[int, typer.Option(help="Size of the word vectors.")] = 512,
     layers: Annotated[int, typer.Option(help="Recurrent layers.")] = 1,
@@ -98,9 +103,10 @@ def train(
         features=FeatureFiles(features, feature_ids, encoder) if features else None,
         min_count=min_count,
         allow_missing_features=allow_missing_features,
+        val_share=val_share,
     )
     if missing is not None:
-        with progress_display(settings.epochs, ("nade",)) as report:
+        with goes_on_from(output, option="--resume"), progress_display(settings.epochs, ("nade",)) as report:
             losses = train_nade(
                 sources,
                 settings,
@@ -113,7 +119,7 @@ def train(
             ).val_losses
         print(f"val loss {min(losses):.4f} nats a missing word; written to {output}")
         return
-    with progress_display(settings.epochs) as report:
+    with goes_on_from(output, option="--resume"), progress_display(settings.epochs) as report:
         result = run_training(
             sources,
             settings,
@@ -126,6 +132,13 @@ def train(
             report=report,
         )
     show_result(result, output)
+    pictures = _with_features(features, feature_ids)
+    print(f"To fit how long a blank is: bibs calibrate --model {output} --data {data[0]}{pictures}")
+
+
+def _with_features(features: Path | None, ids: Path | None) -> str:
+    named = {"--features": features, "--feature-ids": ids}
+    return "".join(f" {name} {path}" for name, path in named.items() if path)
 
 
 def parse_cutoffs(text: str) -> tuple[int, ...]:
@@ -174,9 +187,11 @@ def _plain_lines(epochs: int) -> Callable[[Report], None]:
         if now - said < PLAIN_SECONDS and len(report.val_losses) == validated and report.step < report.total_steps:
             return
         last[report.direction] = (now, len(report.val_losses))
-        left = (now - began) * (report.total_steps - report.step) / max(1, report.step - first_step)
         line = f"{report.direction:8} step {report.step}/{report.total_steps}, {_state(report, epochs)}"
-        print(f"{line}, {left / 60:.0f} min left", file=sys.stderr, flush=True)
+        if report.step > first_step:  # the first report says nothing of the speed
+            left = (now - began) * (report.total_steps - report.step) / (report.step - first_step)
+            line += f", {left / 60:.0f} min left"
+        print(line, file=sys.stderr, flush=True)
 
     return show
 

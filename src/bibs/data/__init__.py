@@ -1,6 +1,6 @@
 """Readers: from the files the field uses to plain Python values, one clear line for every bad file."""
 
-from bibs.data.captions import CaptionedImage, read_captions
+from bibs.data.captions import VAL_SHARE, CaptionedImage, hold_out, read_captions
 from bibs.data.fasta import FastaRecord, read_fasta
 from bibs.data.feature_store import FeatureStore
 from bibs.data.features import Features
@@ -10,6 +10,7 @@ from bibs.data.pictures import Pictures, find_pictures
 
 __all__ = [
     "MADLIBS_TYPES",
+    "VAL_SHARE",
     "CaptionedImage",
     "FastaRecord",
     "FeatureStore",
@@ -17,6 +18,7 @@ __all__ = [
     "Madlib",
     "Pictures",
     "find_pictures",
+    "hold_out",
     "image_id_of",
     "madlibs_type",
     "read_captions",

@@ -6,9 +6,10 @@ trained on several sources. A caption without a single word is left out.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from bibs.text import tokenize
 
 # Karpathy moved 30,504 pictures of COCO's val to training and called them `restval`.
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "validation": "val", "test": "test"}
+
+
+VAL_SHARE = 0.05
+"""Of the data, held out to validate on where there is no split `val`."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,25 @@ def read_captions(
     else:
         images = _plain_text(path, assume_split or "train")
     return images if split is None else _only(images, split, path)
+
+
+def hold_out(images: Iterable[CaptionedImage], share: float) -> list[CaptionedImage]:
+    """Where none is in the split `val`, a share of those in `train` is put there, by a hash of the picture or the line.
+
+    So it is the same share in every command, and a line or a picture that stands there twice is in one split.
+    """
+    images = list(images)
+    if any(image.split == "val" for image in images):
+        return images
+    return [
+        replace(image, split="val") if image.split == "train" and _place(image) < share else image for image in images
+    ]
+
+
+def _place(image: CaptionedImage) -> float:
+    """A number from 0 to 1 that is the same on every machine."""
+    key = repr(image.captions if image.image_id == "" else image.image_id)
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
 
 
 def _only(images: Iterable[CaptionedImage], split: str, path: Path) -> Iterator[CaptionedImage]:

@@ -15,6 +15,8 @@ from bibs.data.files import parse_json, read_json, read_lines
 
 ImageId = int | str
 
+_CHUNK = 4096
+
 
 class Features:
     """Row k of `vectors` (n, size) belongs to the picture `ids[k]`. Rows come back as float32.
@@ -71,7 +73,10 @@ class Features:
         return image_id in self._rows
 
     def __getitem__(self, image_id: ImageId) -> NDArray[np.float32]:
-        return np.asarray(self._vectors[self._rows[image_id]], dtype=np.float32)  # (size,)
+        if image_id not in self._rows:
+            raise KeyError(image_id)
+        vector: NDArray[np.float32] = self.rows([image_id])[0]  # (size,)
+        return vector
 
     def missing(self, image_ids: Sequence[ImageId]) -> list[ImageId]:
         return [image_id for image_id in dict.fromkeys(image_ids) if image_id not in self._rows]
@@ -82,7 +87,19 @@ class Features:
             counts = f"{len(missing)} of {len(set(image_ids))}"
             raise ValueError(f"`image_ids` must all have features, but {counts} have none: {named}")
         rows = np.fromiter((self._rows[image_id] for image_id in image_ids), dtype=np.int64)
-        return np.asarray(self._vectors[rows], dtype=np.float32)  # (n, size)
+        vectors = np.asarray(self._vectors[rows], dtype=np.float32)  # (n, size)
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            first = int(np.argmin(finite))
+            number = vectors[first][~np.isfinite(vectors[first])][0]
+            name = f"the features of picture {image_ids[first]} (row {rows[first]})"
+            raise ValueError(f"{name} must be finite numbers, but hold {number}")
+        return vectors
+
+    def check(self, image_ids: Sequence[ImageId]) -> None:
+        """Read the vectors of these pictures, a few at a time, so that a bad one is named before work begins."""
+        for first in range(0, len(image_ids), _CHUNK):
+            self.rows(image_ids[first : first + _CHUNK])
 
 
 def read_ids(path: Path) -> list[ImageId]:

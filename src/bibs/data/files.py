@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import zlib
@@ -13,7 +14,7 @@ from typing import IO, Any
 # COCO pads its ids to twelve digits, behind a prefix before 2017. No other data set read here does.
 _COCO_NAME = re.compile(r"(?:COCO_[a-z]+\d{4}_)?(\d{12})\.[A-Za-z]+")
 
-_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def image_id_of(filename: str) -> int | str:
@@ -25,6 +26,11 @@ def image_id_of(filename: str) -> int | str:
 
 def open_text(path: Path) -> IO[str]:
     """A UTF-8 text file, plain or gzip (told by its first bytes, not by its name)."""
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig")
+
+
+def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    """A file, unpacked where it is gzip."""
     try:
         raw = path.open("rb")
     except FileNotFoundError:
@@ -33,7 +39,7 @@ def open_text(path: Path) -> IO[str]:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     with raw:
         packed = raw.read(2) == b"\x1f\x8b"
-    return (gzip.open if packed else open)(path, "rt", encoding="utf-8-sig")
+    return gzip.open(path, "rb") if packed else path.open("rb")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -48,7 +54,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, line.strip()
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not UTF-8 text (after line {number})") from None
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise ValueError(f"{path} is a damaged gzip file (after line {number}): {error}") from None
     if empty:
         raise ValueError(f"{path} is empty")
@@ -60,7 +66,7 @@ def read_json(path: Path) -> Any:
             text = file.read()
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not UTF-8 text") from None
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise ValueError(f"{path} is a damaged gzip file: {error}") from None
     if not text.strip():
         raise ValueError(f"{path} is empty")

@@ -7,6 +7,7 @@ that look best by them, the scores that the methods rank by. Never on the test s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,15 +15,16 @@ from typing import TypeVar
 
 import torch
 
-from bibs.data import CaptionedImage, Features, read_captions
+from bibs.data import VAL_SHARE, CaptionedImage, Features, hold_out, read_captions
 from bibs.evaluation.length_errors import LengthErrors
 from bibs.evaluation.length_fit import Observation, fit_prior
-from bibs.evaluation.methods import Method, PairFiller, load_models, needed_features
+from bibs.evaluation.methods import Method, PairFiller, needed_features
 from bibs.evaluation.processes import do_slices
 from bibs.evaluation.runs import Progress
 from bibs.evaluation.tasks import Example, caption_examples, draw_captions
 from bibs.lengths import SCORE_KINDS, LengthPrior, LengthSettings, ScoreKind, join_scores
-from bibs.models.directory import save_length_prior
+from bibs.models.directory import lengths_file, load_models, save_length_prior
+from bibs.models.storage import make_directory
 from bibs.search import Fill
 
 CANDIDATES = 10
@@ -71,12 +73,13 @@ def calibrate(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Fit the length prior of the pair in `model`, and write it there (or to `output`)."""
-    images = list(read_captions(data))
+    """Fit the length prior of the pair in `model`, and write it there (or to `output`, a directory or a .json file)."""
+    images = hold_out(read_captions(data), VAL_SHARE)
     blanks = _blanks(images, data, settings)
     if features is not None:
         features = needed_features(features, [example for _, example in blanks])
     pair = PairFiller(*load_models(model), features, settings.num_rounds, settings.seed)
+    make_directory(lengths_file(output or model).parent)  # before the work, and after all that may be wrong
     prior = LengthPrior(sentence_counts=_sentence_counts(images, settings.split))
     observations = _observe(_Joins(pair, settings.num_beams, prior), blanks, workers, "join", progress)
     prior = fit_prior(observations, prior, ("join",))
@@ -105,7 +108,10 @@ def calibrate(
         "blanks": len(blanks),
         "length_errors": {removed: asdict(each) for removed, each in result.after.items()},
     }
-    save_length_prior(output or model, fitted, details={"fitted": told})
+    try:
+        save_length_prior(output or model, fitted, details={"fitted": told})
+    except ValueError as error:
+        raise ValueError(f"{error}; what was fitted is {json.dumps(asdict(fitted))}") from None
     return result
 
 
@@ -117,8 +123,7 @@ def _blanks(images: Sequence[CaptionedImage], data: Path, settings: CalibrationS
     wanted = [image for image in images if image.split == settings.split]
     if not wanted:
         raise ValueError(f"{data} has no split {settings.split!r}, only {', '.join(sorted({i.split for i in images}))}")
-    limit = None if settings.limit is None else min(settings.limit, len(wanted))
-    captions = draw_captions(wanted, seed=settings.seed, limit=limit)
+    captions = draw_captions(wanted, seed=settings.seed, limit=settings.limit)
     return [
         (removed, example)
         for removed in settings.removed

@@ -16,16 +16,15 @@ from bibs.evaluation.methods import (
     Method,
     PairFiller,
     fingerprint_model,
-    load_models,
     needed_features,
     parse_methods,
 )
 from bibs.evaluation.nade import NadeFiller
-from bibs.evaluation.outputs import CAPTIONS, Finished, write_outputs
+from bibs.evaluation.outputs import CAPTIONS, Finished, require_extras, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, Words, caption_examples, draw_captions
-from bibs.models.directory import load_length_prior
+from bibs.models.directory import load_length_prior, load_models
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,7 @@ def evaluate_captions(
 
     What an earlier, interrupted run of the same settings filled is not filled again.
     """
+    require_extras()
     methods = settings.parsed_methods(("nade",) if nade else ())
     cells, notes = caption_cells(data, settings)
     if features is not None:
@@ -120,6 +120,8 @@ def caption_cells(data: Path, settings: CaptionSettings) -> tuple[list[Cell], li
 
 def _seen_in_training(images: Sequence[CaptionedImage], captions: Sequence[tuple[CaptionedImage, Words]]) -> str:
     training = {caption for image in images if image.split == "train" for caption in image.captions}
+    if not training:
+        return "The data has no training split to look for the captions in."
     seen = sum(words in training for _, words in captions)
     return f"{seen} of the {len(captions)} captions also stand, word for word, in the training split of the data."
 

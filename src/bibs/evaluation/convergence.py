@@ -17,10 +17,11 @@ import numpy as np
 from bibs.data import Features
 from bibs.evaluation.bootstrap import draw_resamples, estimate
 from bibs.evaluation.captions import CaptionSettings, caption_cells, fingerprint_examples, fingerprint_features
-from bibs.evaluation.methods import OURS, Method, PairFiller, fingerprint_model, load_models, needed_features
+from bibs.evaluation.methods import OURS, Method, PairFiller, fingerprint_model, needed_features
 from bibs.evaluation.metrics import mean_measure
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, ImageId
+from bibs.models.directory import load_models
 from bibs.search import Fill, TracedPass
 
 

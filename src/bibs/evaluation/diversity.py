@@ -15,11 +15,12 @@ from typing import Any
 from bibs.data import Features
 from bibs.evaluation.bootstrap import draw_resamples, estimate
 from bibs.evaluation.captions import CaptionSettings, caption_cells, fingerprint_examples, fingerprint_features
-from bibs.evaluation.methods import OURS, Method, PairFiller, fingerprint_model, load_models, needed_features
+from bibs.evaluation.methods import OURS, Method, PairFiller, fingerprint_model, needed_features
 from bibs.evaluation.metrics import Measure, mean_measure, ratio_measure
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, ImageId
 from bibs.methods import fill_templates
+from bibs.models.directory import load_models
 
 MEASURES = ("distinct", "times", "best", "mean", "first_accuracy", "oracle_accuracy", "found")
 """Distinct words in the M blanks of a sentence, and how many times those without a penalty; S of the best fill and of

@@ -26,17 +26,17 @@ from bibs.evaluation.methods import (
     Method,
     PairFiller,
     fingerprint_model,
-    load_models,
     needed_features,
     parse_methods,
 )
 from bibs.evaluation.metrics import measure_sentences
 from bibs.evaluation.nade import NadeFiller
 from bibs.evaluation.ncca import Retrieval
-from bibs.evaluation.outputs import MADLIBS, Finished, write_outputs
+from bibs.evaluation.outputs import MADLIBS, Finished, require_extras, write_outputs
 from bibs.evaluation.results import compute_results
 from bibs.evaluation.runs import Cell, Progress, Run
 from bibs.evaluation.tasks import Example, ImageId, Words, madlibs_examples, split_by_picture
+from bibs.models.directory import load_models
 from bibs.models.storage import write_atomically
 
 DIMENSIONS = (64, 256, 1024)
@@ -129,6 +129,7 @@ def evaluate_madlibs(
     progress: Progress | None = None,
 ) -> Finished:
     """Fill, retrieve, measure, compare, and write it all to `output`. nCCA needs `features`, its box form the crops."""
+    require_extras()
     stores = {name: store for name, store in (("ncca", features), ("ncca-box", box_features)) if store is not None}
     more = (*(("nade",) if nade else ()), *stores)
     methods = parse_methods(settings.methods, num_beams=settings.num_beams, more=more)

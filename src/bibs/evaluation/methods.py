@@ -16,7 +16,7 @@ from bibs.data import Features
 from bibs.evaluation.tasks import Example, Words
 from bibs.lengths import UNFITTED, LengthPrior, LengthRule, LengthSettings, plan_lengths
 from bibs.methods import METHODS, fill_templates
-from bibs.models.directory import VOCABULARY, load_pair
+from bibs.models.directory import VOCABULARY
 from bibs.search import Fill, Gap, Settings, Start, StepModel, Template, Trees
 from bibs.text import Vocabulary
 
@@ -76,6 +76,8 @@ def parse_methods(text: str, *, num_beams: int, more: Sequence[str] = ()) -> tup
             found = [Method(name, num_beams) for name in LABELS if name in known]
         else:
             name, at, width = part.partition("@")
+            if name == "nade" and name not in known:
+                raise ValueError(f"`methods` hold {part!r}, which needs `--nade` with a directory of a trained NADE")
             if name not in known:
                 raise ValueError(f"`methods` must be among all, {', '.join(known)}, but hold {part!r}")
             if at and not (width.isdecimal() and int(width) >= 1):
@@ -247,16 +249,6 @@ class Fillers:
 
     def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
         return self.others.get(method.name, self.pair)(method, examples, lengths)
-
-
-def load_models(directory: Path) -> tuple[StepModel, StepModel, Vocabulary]:
-    forward, backward = load_pair(directory)
-    vocabulary = Vocabulary.load(directory / VOCABULARY)
-    if len(vocabulary) != forward.vocab_size:
-        raise ValueError(
-            f"{directory / VOCABULARY} must hold the model's {forward.vocab_size} words, but holds {len(vocabulary)}"
-        )
-    return forward, backward, vocabulary
 
 
 def fingerprint_model(directory: Path) -> str:

@@ -114,7 +114,7 @@ def bleu_score(sums: Floats, order: int) -> Floats:  # (..., 10) -> (...)
 
 
 def _bleu_counts(sentences: Sequence[str], references: Sequence[str]) -> Floats:  # (n, 10)
-    scorer = _coco_caption("bleu.bleu_scorer", "BleuScorer")(n=max(BLEU_ORDERS))
+    scorer = load_scorer("bleu.bleu_scorer", "BleuScorer")(n=max(BLEU_ORDERS))
     for sentence, reference in zip(sentences, references, strict=True):
         scorer += (sentence, [reference])
     rows = [[*each["correct"], *each["guess"], each["testlen"], *each["reflen"]] for each in scorer.ctest]
@@ -122,14 +122,14 @@ def _bleu_counts(sentences: Sequence[str], references: Sequence[str]) -> Floats:
 
 
 def _cider(sentences: Sequence[str], references: Sequence[str]) -> Floats:  # (n,)
-    scorer = _coco_caption("cider.cider_scorer", "CiderScorer")()
+    scorer = load_scorer("cider.cider_scorer", "CiderScorer")()
     for sentence, reference in zip(sentences, references, strict=True):
         scorer += (sentence, [reference])
     return np.asarray(scorer.compute_score()[1], dtype=np.float64)
 
 
-def _coco_caption(module: str, name: str) -> Callable[..., Any]:
+def load_scorer(module: str, name: str) -> Callable[..., Any]:
     try:
         return getattr(import_module(f"pycocoevalcap.{module}"), name)  # type: ignore[no-any-return]
     except ImportError:
-        raise ValueError("caption metrics need pycocoevalcap: pip install 'bibs[eval]'") from None
+        raise ValueError('caption metrics need pycocoevalcap: pip install ".[eval]"') from None

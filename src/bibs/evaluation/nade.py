@@ -9,9 +9,8 @@ from pathlib import Path
 
 from bibs.evaluation.methods import Answer, Method, PairFiller
 from bibs.evaluation.tasks import Example, Words
-from bibs.models.directory import VOCABULARY
+from bibs.models.directory import VOCABULARY, load_vocabulary
 from bibs.models.nade import NADE, load_nade
-from bibs.text import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class NadeFiller:
     @classmethod
     def load(cls, directory: Path, pair: PairFiller) -> NadeFiller:
         nade = load_nade(directory)
-        if Vocabulary.load(directory / VOCABULARY) != pair.vocabulary:
+        if load_vocabulary(directory, nade.vocab_size) != pair.vocabulary:
             raise ValueError(f"`nade` must have the vocabulary of `model`, but {directory / VOCABULARY} differs")
         return cls(nade, pair)
 

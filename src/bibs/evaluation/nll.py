@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from bibs.data import Features, read_captions
-from bibs.models.directory import VOCABULARY, load_pair
+from bibs.models.directory import load_pair, load_vocabulary
 from bibs.models.recurrent import RecurrentModel
 from bibs.text import Vocabulary
 
@@ -55,11 +55,7 @@ def evaluate_likelihood(
 ) -> Likelihood:
     """Score the captions of one split with the pair of models in `directory`; `limit` takes the first ones only."""
     forward, backward = load_pair(directory)
-    vocabulary = Vocabulary.load(directory / VOCABULARY)
-    if len(vocabulary) != forward.vocab_size:
-        raise ValueError(
-            f"{directory / VOCABULARY} must hold {forward.vocab_size} words, as the models, but holds {len(vocabulary)}"
-        )
+    vocabulary = load_vocabulary(directory, forward.vocab_size)
     captions, image_ids = _read(data, split, vocabulary, limit)
     if features is not None:
         _check_features(features, forward, image_ids, allow_missing_features)

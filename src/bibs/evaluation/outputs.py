@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bibs.evaluation.completions import Completion
 from bibs.evaluation.methods import LABELS, OURS, Method
-from bibs.evaluation.plots import draw_plots
+from bibs.evaluation.metrics import load_scorer
+from bibs.evaluation.plots import draw_plots, load_pyplot
 from bibs.evaluation.report import Section, paragraph, plot_block, write_report
 from bibs.evaluation.results import Results
 from bibs.evaluation.runs import Cell, Run
@@ -72,6 +73,12 @@ MADLIBS = Layout(
     main=("Bleu_1", "Bleu_2", "blank_Bleu_1", "blank_Bleu_2"),
     more=(("More metrics", ("CIDEr", "METEOR", "exact_match", "token_accuracy", "S", "seconds")),),
 )
+
+
+def require_extras() -> None:
+    """Say what is missing for tables and plots before hours of work, not after."""
+    load_pyplot()
+    load_scorer("cider.cider", "Cider")
 
 
 def write_outputs(finished: Finished, layout: Layout, *, images: Path | None = None) -> None:

@@ -84,7 +84,7 @@ def load_pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'bibs[eval]'") from None
+        raise ValueError('plots need matplotlib: pip install ".[eval]"') from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

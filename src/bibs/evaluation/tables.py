@@ -128,8 +128,8 @@ def length_table(results: Results, lengths: str) -> Table | None:
 
 
 def _competes(row: Row) -> bool:
-    """Retrieval and other beam widths stand beside the comparison, not in it."""
-    return "@" not in row["method"] and not row["method"].startswith("ncca")
+    """Retrieval stands beside the comparison, not in it."""
+    return not row["method"].startswith("ncca")
 
 
 def _difference(each: Row, name: str) -> Entry:

@@ -68,18 +68,15 @@ def draw_captions(
     """
     if limit is not None and limit < 1:
         raise ValueError(f"`limit` must be at least 1, but is {limit}")
-    with_captions = [image for image in images if image.captions]
+    with_captions = [
+        replace(image, image_id=f"text {number}") if image.image_id == "" else image
+        for number, image in enumerate(images, start=1)
+        if image.captions
+    ]
     distinct = {image.image_id for image in with_captions}
     if len(distinct) < len(with_captions):
         repeated = len(with_captions) - len(distinct)
-        raise ValueError(
-            f"`images` must have distinct ids, but {repeated} of {len(with_captions)} repeat one: "
-            "captions without pictures cannot be told apart, so each needs an `image` or `image_id`"
-        )
-    if limit is not None and limit > len(with_captions):
-        raise ValueError(
-            f"`limit` must be at most the {len(with_captions)} captioned pictures there are, but is {limit}"
-        )
+        raise ValueError(f"`images` must have distinct ids, but {repeated} of {len(with_captions)} repeat one")
     ordered = sorted(with_captions, key=lambda image: (_number(seed, "order", image.image_id), str(image.image_id)))
     return [
         (image, image.captions[_number(seed, "caption", image.image_id) % len(image.captions)])
@@ -121,8 +118,6 @@ def madlibs_examples(madlibs: Iterable[Madlib], *, split: str, seed: int = 0, li
         raise ValueError(
             f"`split` must hold a Madlib with words around its blank, but {split!r} has none ({held} here)"
         )
-    if limit is not None and limit > len(examples):
-        raise ValueError(f"`limit` must be at most the {len(examples)} Madlibs there are, but is {limit}")
     examples.sort(key=lambda example: (_number(seed, "order", example.key), str(example.key)))
     return Cut(tuple(examples[:limit]), skipped)
 

@@ -1,8 +1,8 @@
-"""A pair of models on disk: a directory with `config.json`, `forward.safetensors` and `backward.safetensors`.
+"""A pair of models on disk: `config.json`, `vocabulary.txt`, `forward.safetensors` and `backward.safetensors`.
 
-`vocabulary.txt` and `model-card.md` stand beside them; the words are no business of a model, so the caller reads
-them and checks that their number is `vocab_size`. `lengths.json`, where there is one, says how fills of different
-lengths compare under this pair; without it, a stated default does.
+The configuration holds the fingerprint of the words: weights and words that were not written together are refused.
+`lengths.json`, where there is one, says how fills of different lengths compare under this pair; without it, a stated
+default does. `model-card.md` is for people.
 """
 
 from __future__ import annotations
@@ -12,35 +12,89 @@ from pathlib import Path
 from typing import Any
 
 from bibs.lengths import SCORE_KINDS, UNFITTED, LengthPrior, LengthWeights
+from bibs.models.ngram import NGramModel
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
-from bibs.models.storage import load_json, save_json
+from bibs.models.storage import load_json, make_directory, save_json
+from bibs.search import StepModel
+from bibs.text import Vocabulary
 
 CONFIG = "config.json"
 VOCABULARY = "vocabulary.txt"
 MODEL_CARD = "model-card.md"
 LENGTHS = "lengths.json"
 DIRECTIONS = ("forward", "backward")
+FORMAT = 1
+NGRAM = "ngram"
 
 
 def save_pair(
-    directory: Path | str, forward: RecurrentModel, backward: RecurrentModel, *, details: dict[str, Any] | None = None
+    directory: Path | str,
+    forward: StepModel,
+    backward: StepModel,
+    vocabulary: Vocabulary,
+    *,
+    details: dict[str, Any] | None = None,
 ) -> None:
-    """Write both models, float16 on disk; `details` (training settings and the like) go into `config.json`."""
+    """Write two recurrent or two n-gram models; `details` (training settings and the like) go into `config.json`."""
+    if isinstance(forward, RecurrentModel) and isinstance(backward, RecurrentModel):
+        kind: dict[str, Any] = {"forward": asdict(forward.config), "backward": asdict(backward.config)}
+    elif isinstance(forward, NGramModel) and isinstance(backward, NGramModel):
+        kind = {"kind": NGRAM}
+    else:
+        kinds = " and ".join(type(model).__name__ for model in (forward, backward))
+        raise ValueError(f"a pair must be two recurrent or two n-gram models to be saved, but is {kinds}")
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     for name, model in zip(DIRECTIONS, (forward, backward), strict=True):
         model.save(directory / f"{name}.safetensors")
+    vocabulary.save(directory / VOCABULARY)
     # Last, so that a directory with a configuration is a whole one.
-    configs = {"forward": asdict(forward.config), "backward": asdict(backward.config)}
-    save_json(directory / CONFIG, {"format": 1, **configs, **(details or {})})
+    words = {"vocabulary": vocabulary.fingerprint()}
+    save_json(directory / CONFIG, {"format": FORMAT, **kind, **words, **(details or {})})
+
+
+def load_config(directory: Path) -> dict[str, Any]:
+    if not directory.is_dir():
+        raise ValueError(f"no model directory at {directory}")
+    settings = load_json(directory / CONFIG)
+    number = settings.get("format")
+    if number != FORMAT:
+        raise ValueError(f"{directory / CONFIG}: `format` must be {FORMAT}, but is {number!r}")
+    return settings
+
+
+def load_vocabulary(directory: Path, size: int | None = None) -> Vocabulary:
+    """The words of a model (of `size` words); others than those it was written with are refused."""
+    path = directory / VOCABULARY
+    vocabulary = Vocabulary.load(path)
+    if size not in (None, len(vocabulary)):
+        raise ValueError(f"{path} must hold {size} words, as the models, but holds {len(vocabulary)}")
+    written, found = load_config(directory).get("vocabulary"), vocabulary.fingerprint()
+    if written not in (None, found):  # None: written before fingerprints were
+        raise ValueError(
+            f"{path} must hold the words that the models were trained on ({written}, says {directory / CONFIG}), but "
+            f"holds others, or in another order ({found})"
+        )
+    return vocabulary
+
+
+def load_models(directory: Path | str) -> tuple[StepModel, StepModel, Vocabulary]:
+    """The pair of a directory, of whatever kind it is, and its words."""
+    directory = Path(directory)
+    if load_config(directory).get("kind") == NGRAM:
+        vocabulary = load_vocabulary(directory)
+        first, second = (
+            NGramModel.load(directory / f"{name}.safetensors", vocab_size=len(vocabulary)) for name in DIRECTIONS
+        )
+        return first, second, vocabulary
+    forward, backward = load_pair(directory)
+    return forward, backward, load_vocabulary(directory, forward.vocab_size)
 
 
 def load_pair(directory: Path | str) -> tuple[RecurrentModel, RecurrentModel]:
     """The forward and the backward model of a directory, float32 and in eval mode."""
     directory = Path(directory)
-    if not directory.is_dir():
-        raise ValueError(f"no model directory at {directory}")
-    settings = load_json(directory / CONFIG)
+    settings = load_config(directory)
     configs = [_config(settings, name, directory / CONFIG) for name in DIRECTIONS]
     sizes = [config.vocab_size for config in configs]
     if sizes[0] != sizes[1]:
@@ -61,13 +115,19 @@ def _config(settings: dict[str, Any], name: str, path: Path) -> RecurrentConfig:
         raise ValueError(f"{path}: `{name}` must be the configuration of a recurrent model")
     try:
         return RecurrentConfig(**values)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: `{name}`: {error}") from error
 
 
-def save_length_prior(directory: Path | str, prior: LengthPrior, *, details: dict[str, Any] | None = None) -> None:
-    """Write `lengths.json`; `details` (what it was fitted on) are for the reader."""
-    save_json(Path(directory) / LENGTHS, {"format": 1, **asdict(prior), **(details or {})})
+def lengths_file(place: Path | str) -> Path:
+    """A name that ends in .json is a file's own, any other that of a directory."""
+    place = Path(place)
+    return place if place.suffix == ".json" and not place.is_dir() else place / LENGTHS
+
+
+def save_length_prior(place: Path | str, prior: LengthPrior, *, details: dict[str, Any] | None = None) -> None:
+    """Write `lengths.json` into a directory, or a file of another name; `details` are for the reader."""
+    save_json(lengths_file(place), {"format": FORMAT, **asdict(prior), **(details or {})})
 
 
 def load_length_prior(directory: Path | str) -> LengthPrior:

@@ -21,10 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bibs.models.birnn import left_states, right_states
-from bibs.models.directory import CONFIG
+from bibs.models.directory import CONFIG, load_config
 from bibs.models.output import AdaptiveOutput, DenseOutput
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel, add_normalisation
-from bibs.models.storage import check_tensors, load_json, load_tensors, save_tensors
+from bibs.models.storage import check_tensors, load_tensors, save_tensors
 from bibs.search import Conditions, select_conditions
 
 NADE_WEIGHTS = "nade.safetensors"
@@ -205,18 +205,20 @@ class NADE(nn.Module):
 
     @classmethod
     def load(cls, path: Path | str, config: RecurrentConfig, *, missing: float = 0.5) -> NADE:
-        model = cls(config, missing=missing)
         tensors = load_tensors(Path(path))
+        config.check_against(tensors, Path(path))
+        with torch.device("meta"):
+            model = cls(config, missing=missing)
         add_normalisation(tensors, model.state_dict())
         check_tensors(tensors, model.state_dict(), Path(path))
-        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
         return model.eval()
 
 
 def load_nade(directory: Path | str) -> NADE:
     """The NADE of a directory that `bibs train --missing` wrote, float32 and in eval mode."""
     directory = Path(directory)
-    settings = load_json(directory / CONFIG)
+    settings = load_config(directory)
     try:
         config, missing = RecurrentConfig(**settings["nade"]), float(settings["missing"])
     except (KeyError, TypeError, ValueError) as error:

@@ -264,14 +264,17 @@ class NGramModel:
         save_tensors(Path(path), tensors)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> NGramModel:
-        """Read what `save` wrote, in the precision it was written in."""
+    def load(cls, path: str | os.PathLike[str], *, vocab_size: int | None = None) -> NGramModel:
+        """Read what `save` wrote, in the precision it was written in; a model of another `vocab_size` is refused."""
         tensors = load_tensors(Path(path))
         settings = tensors.pop("order_and_vocab_size", torch.empty(0)).tolist()
         names = [[f"{k}.{name}" for name in _SAVED] for k in range(1, len(tensors) // len(_SAVED) + 1)]
         if len(settings) != 2 or not names or set(tensors) != set(chain.from_iterable(names)):
             raise ValueError(f"{path} does not hold an n-gram model")
-        order, vocab_size = settings
+        order, size = settings
+        if vocab_size not in (None, size):
+            raise ValueError(f"{path} must be a model of {vocab_size} words, but is one of {size}")
+        vocab_size = int(size)
         levels = [
             _Level.make(dict(zip(_SAVED, (tensors[name] for name in level), strict=True)), vocab_size)
             for level in names

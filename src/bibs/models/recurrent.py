@@ -33,6 +33,16 @@ from bibs.search import Conditions
 RecurrentState: TypeAlias = tuple[CellState, ...]
 """One `CellState` a layer, rows first."""
 
+SIZES = {
+    "vocab_size": 1,
+    "hidden_size": 1,
+    "embedding_size": 1,
+    "num_layers": 1,
+    "condition_size": 0,
+    "condition_axes": 0,
+}
+"""The whole numbers of a configuration, and the least that each may be."""
+
 SCORED_ROWS = 512
 """Contexts are scored this many tokens at a time, so that memory stays at SCORED_ROWS x V."""
 
@@ -57,19 +67,35 @@ class RecurrentConfig:
     condition_axes: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.cutoffs, Sequence) or not all(map(_is_whole, self.cutoffs)):
+            raise ValueError(f"`cutoffs` must be a list of whole numbers, but is {self.cutoffs!r}")
         object.__setattr__(self, "cutoffs", tuple(self.cutoffs))  # JSON gives a list
-        for name in ("vocab_size", "hidden_size", "embedding_size", "num_layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
-        if self.cell not in GATES:
+        for name, least in SIZES.items():
+            value = getattr(self, name)
+            if not _is_whole(value) or value < least:
+                raise ValueError(f"`{name}` must be a whole number of at least {least}, but is {value!r}")
+        if not isinstance(self.cell, str) or self.cell not in GATES:
             raise ValueError(f"`cell` must be one of {', '.join(GATES)}, but is {self.cell!r}")
-        if self.condition_size < 0:
-            raise ValueError(f"`condition_size` must be at least 0, but is {self.condition_size}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout}")
+        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and below 1, but is {self.dropout!r}")
         edges = (0, *self.cutoffs, self.vocab_size)
         if any(low >= high for low, high in pairwise(edges)):
             raise ValueError(f"`cutoffs` must rise and lie between 1 and {self.vocab_size - 1}, but are {self.cutoffs}")
+
+    def check_against(self, tensors: Mapping[str, Tensor], path: Path) -> None:
+        """Refuse what no network with these weights can have, before one is made."""
+        longest = max((max(tensor.shape, default=0) for tensor in tensors.values()), default=0)
+        sizes = {name: (getattr(self, name), longest) for name in SIZES}
+        sizes |= {"num_layers": (self.num_layers, len(tensors)), "cutoffs": (len(self.cutoffs), len(tensors))}
+        for name, (value, most) in sizes.items():
+            if value > most:
+                raise ValueError(
+                    f"`{name}` must be at most {most}, as {path} says, but is {value} in its configuration"
+                )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -354,6 +380,7 @@ class RecurrentModel(nn.Module):
     def load(cls, path: Path | str, config: RecurrentConfig) -> RecurrentModel:
         """Read weights written by `save` into a float32 network in eval mode."""
         tensors = load_tensors(Path(path))
+        config.check_against(tensors, Path(path))
         with torch.device("meta"):  # no time spent on initial weights that are thrown away
             model = cls(config)
         add_normalisation(tensors, model.state_dict())

@@ -36,6 +36,16 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.close(folder)
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory that can be written to, or say why not before any work is done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be made: {error.strerror or error}") from None
+    if not os.access(path, os.W_OK):
+        raise ValueError(f"{path} cannot be written to")
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, save(whole, dict(metadata) if metadata else None))
@@ -60,12 +70,16 @@ def load_json(path: Path) -> dict[str, Any]:
         if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
             raise ValueError(f"{path} is not valid JSON ({error})") from error
         raise
+    except RecursionError:
+        raise ValueError(f"{path} is not valid JSON (nested too deeply)") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path} must hold a JSON object, but holds a {type(value).__name__}")
     return value
 
 
 def read_bytes(path: Path) -> bytes:
+    if path.exists() and not path.is_file():  # a device may never end
+        raise ValueError(f"{path} could not be read: it is not a file")
     try:
         return path.read_bytes()
     except OSError as error:

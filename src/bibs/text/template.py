@@ -23,7 +23,8 @@ from bibs.text.vocabulary import Vocabulary
 T = TypeVar("T")
 
 _MARK = re.compile(r"\\_|(?P<underscores>_+)(?P<range>\{[^}]*\}?)?")
-_RANGE = re.compile(r"\{\s*(?P<minimum>[0-9]{1,6})\s*(?P<comma>,\s*(?P<maximum>[0-9]{1,6})?\s*)?\}")
+_RANGE = re.compile(r"\{\s*(?P<minimum>[0-9]+)\s*(?P<comma>,\s*(?P<maximum>[0-9]+)?\s*)?\}")
+_MAX_DIGITS = 6
 _WORD_AHEAD = re.compile(r"'*[^\W_]")
 _OPENING = tuple("([{")
 _CLOSING = tuple(",.;:!?)]}")
@@ -160,6 +161,8 @@ def _read_mark(text: str, mark: re.Match[str]) -> Gap:
     if bounds is None:
         return Gap(1, None)
     match = _RANGE.fullmatch(bounds)
+    if match is not None and max(len(match["minimum"]), len(match["maximum"] or "")) > _MAX_DIGITS:
+        raise _error(text, mark, f"a range must end below {10**_MAX_DIGITS:,}")
     if match is None:
         raise _error(text, mark, "a range is `{2,6}`, `{2,}` or `{3}`")
     minimum = int(match["minimum"])

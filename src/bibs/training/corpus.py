@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bibs.data import CaptionedImage, Features, read_captions
+from bibs.data import VAL_SHARE, CaptionedImage, Features, hold_out, read_captions
 from bibs.text import Vocabulary
 
 NO_PICTURE = -1
@@ -73,19 +73,23 @@ def read_corpus(
     min_count: int = 5,
     allow_missing_features: bool = False,
     vocabulary: Vocabulary | None = None,
+    val_share: float = VAL_SHARE,
 ) -> Corpus:
     """Read captions with pictures from `data` and captions alone from `texts`; all of `texts` is trained on.
 
     A picture may stand in several of `data`, in one split. Unless it is given, the vocabulary holds the words seen at
-    least `min_count` times in what is trained on.
+    least `min_count` times in what is trained on. Where `data` has no split `val`, a `val_share` of it is held out.
     """
-    images = [image for path in data for image in read_captions(path)]
+    images = hold_out((image for path in data for image in read_captions(path)), val_share)
     _check_splits(images)
     named = ", ".join(map(str, data)) or "`data`, which is missing,"
     train = [image for image in images if image.split == "train"]
     val = [image for image in images if image.split == "val"]
     if not val:
-        raise ValueError(f"there is nothing to validate on: {named} has no split `val`")
+        raise ValueError(
+            f"there is nothing to validate on: {named} has no split `val`, and too little to hold out `val_share` "
+            f"({val_share:g}) of it"
+        )
     spoken = [image for path in texts for image in read_captions(path) if image.split == "train"]
     if not train and not spoken:
         raise ValueError(f"there is nothing to train on: {named} has no split `train`, and no text was given")
@@ -94,11 +98,14 @@ def read_corpus(
     if vocabulary is None:
         sentences = (caption for image in train + spoken for caption in image.captions)
         vocabulary = Vocabulary.build(sentences, min_count=min_count)
-    return Corpus(
+    corpus = Corpus(
         vocabulary=vocabulary,
         train=encode_captions(train + [_without_picture(image) for image in spoken], vocabulary, features),
         val=encode_captions(val, vocabulary, features),
     )
+    if features is not None:
+        features.check(corpus.train.image_ids + corpus.val.image_ids)
+    return corpus
 
 
 def encode_captions(images: Sequence[CaptionedImage], vocabulary: Vocabulary, features: Features | None) -> Captions:

@@ -7,10 +7,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from bibs.models.directory import CONFIG, VOCABULARY, load_pair
+from bibs.models.directory import CONFIG, FORMAT, VOCABULARY, load_pair, load_vocabulary
 from bibs.models.nade import NADE, NADE_WEIGHTS, load_nade
 from bibs.models.storage import save_json
-from bibs.text import Vocabulary
 from bibs.training.checkpoint import Progress
 from bibs.training.loop import Report, train_direction
 from bibs.training.normalisation import count_normalisation
@@ -40,6 +39,7 @@ def train_nade(
     if initial is not None:
         settings, size = initial.apply(settings), initial.condition_size(features)
     corpus = sources.read(features, initial.vocabulary if initial else None)
+    settings.check_cutoffs(len(corpus.vocabulary))
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)
     run = replace(run, missing=missing, name=f"{run.name}, missing {missing}")
@@ -54,7 +54,7 @@ def train_nade(
     NADE.load(run.best, run.config, missing=missing).save(output / NADE_WEIGHTS)
     corpus.vocabulary.save(output / VOCABULARY)
     details: dict[str, Any] = {
-        "format": 1,
+        "format": FORMAT,
         "nade": asdict(run.config),
         "missing": missing,
         "vocabulary": corpus.vocabulary.fingerprint(),
@@ -70,4 +70,4 @@ def _initial(directory: Path, missing: float) -> tuple[Initial, NADE]:
         initial = Initial.load(directory)
         return initial, NADE.from_pair(*load_pair(directory), missing=missing)
     model = load_nade(directory)
-    return Initial(directory, Vocabulary.load(directory / VOCABULARY), model.config), model
+    return Initial(directory, load_vocabulary(directory, model.vocab_size), model.config), model

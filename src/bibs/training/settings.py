@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass
 from bibs.models.cells import GATES
 from bibs.models.recurrent import RecurrentConfig
 
+DEFAULT_CUTOFFS = (500, 2000)
+"""Of `bibs train`: for vocabularies that have so many words."""
+
 
 @dataclass(frozen=True)
 class TrainingSettings:
@@ -66,6 +69,15 @@ class TrainingSettings:
             dropout=self.dropout,
             cutoffs=tuple(cutoff for cutoff in self.cutoffs if cutoff < vocab_size),
         )
+
+    def check_cutoffs(self, vocab_size: int) -> None:
+        """Those that nobody asked for are left out where they do not fit; any others must fit."""
+        too_high = [cutoff for cutoff in self.cutoffs if cutoff >= vocab_size]
+        if too_high and self.cutoffs != DEFAULT_CUTOFFS:
+            raise ValueError(
+                f"`cutoffs` must be below the number of words ({vocab_size}), but hold {too_high[0]} (a lower "
+                "`min_count` keeps more words)"
+            )
 
     def learning_rate_at(self, step: int, total_steps: int) -> float:
         """The learning rate of step 0, 1, ..., total_steps - 1."""

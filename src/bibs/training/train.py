@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from bibs.data import Features
-from bibs.models.directory import CONFIG, MODEL_CARD, VOCABULARY, load_pair, save_pair
+from bibs.data import VAL_SHARE, Features
+from bibs.lengths import LengthPrior
+from bibs.models.directory import CONFIG, LENGTHS, MODEL_CARD, load_pair, load_vocabulary, save_length_prior, save_pair
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
-from bibs.models.storage import write_atomically
+from bibs.models.storage import make_directory, write_atomically
 from bibs.text import Vocabulary
 from bibs.training.card import model_card
 from bibs.training.corpus import Corpus, read_corpus
@@ -33,6 +33,11 @@ class Sources:
     features: FeatureFiles | None = None
     min_count: int = 5
     allow_missing_features: bool = False
+    val_share: float = VAL_SHARE  # held out where the data has no split `val`
+
+    def __post_init__(self) -> None:
+        if not 0 < self.val_share < 1:
+            raise ValueError(f"`val_share` must be above 0 and below 1, but is {self.val_share}")
 
     def read(self, features: Features | None, vocabulary: Vocabulary | None = None) -> Corpus:
         return read_corpus(
@@ -42,6 +47,7 @@ class Sources:
             min_count=self.min_count,
             allow_missing_features=self.allow_missing_features,
             vocabulary=vocabulary,
+            val_share=self.val_share,
         )
 
 
@@ -56,9 +62,7 @@ class Initial:
     @staticmethod
     def load(directory: Path) -> Initial:
         forward, backward = load_pair(directory)
-        vocabulary = Vocabulary.load(directory / VOCABULARY)
-        if len(vocabulary) != forward.vocab_size:
-            raise ValueError(f"{directory}: {len(vocabulary)} words do not fit a model of {forward.vocab_size}")
+        vocabulary = load_vocabulary(directory, forward.vocab_size)
         if forward.config != backward.config:
             raise ValueError(f"`init` must hold two models of one shape, but {directory} holds two")
         return Initial(directory, vocabulary, forward.config)
@@ -140,6 +144,7 @@ def train(
     if initial is not None:
         settings, size = initial.apply(settings), initial.condition_size(features)
     corpus = sources.read(features, initial.vocabulary if initial else None)
+    settings.check_cutoffs(len(corpus.vocabulary))
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     runs = [make_run(one, corpus, settings, size, output, checkpoint_seconds) for one in DIRECTIONS]
     if initial is None and features is not None:
@@ -163,12 +168,7 @@ def prepare_output(output: Path, resume: bool) -> None:
     folder = output / CHECKPOINTS
     if not resume and ((output / CONFIG).exists() or any(folder.glob("*.safetensors"))):
         raise ValueError(f"{output} already holds a training run: continue it with --resume, or choose another output")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{output} cannot be made: {error.strerror or error}") from None
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"{output} cannot be written to")
+    make_directory(folder)
     for leftover in folder.glob(".*.partial"):  # of a run that was killed while it wrote
         leftover.unlink(missing_ok=True)
 
@@ -230,12 +230,11 @@ def _write(
     command: Sequence[str],
     initial: Initial | None,
 ) -> None:
-    corpus.vocabulary.save(output / VOCABULARY)
     card = model_card(settings, models[0].config, asdict(result), command, initial.card if initial else "")
     write_atomically(output / MODEL_CARD, card.encode())
-    details = {
-        "vocabulary": corpus.vocabulary.fingerprint(),
-        "training": asdict(settings),
-        "result": asdict(result),
-    }
-    save_pair(output, *models, details=details)
+    if not (output / LENGTHS).exists():  # one that was fitted is kept
+        words = corpus.train.lengths - 2  # without START and END
+        save_length_prior(output, LengthPrior(sentence_counts=LengthPrior.count_sentences(words.tolist())))
+    forward, backward = models
+    details = {"training": asdict(settings), "result": asdict(result)}
+    save_pair(output, forward, backward, corpus.vocabulary, details=details)

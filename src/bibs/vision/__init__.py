@@ -1,7 +1,7 @@
 """Pictures to vectors. Needs the extra `bibs[vision]`, and says so in one line where that is missing."""
 
 from bibs.vision.efficientnet import EfficientNetLite0, EfficientNetLite2, make_encoder
-from bibs.vision.encoder import EncodedBatch, ImageEncoder, encode_files
+from bibs.vision.encoder import EncodedBatch, ImageEncoder, encode_each, encode_files
 from bibs.vision.extra import MissingExtraError
 from bibs.vision.images import ImageLike, load_image
 
@@ -12,6 +12,7 @@ __all__ = [
     "ImageEncoder",
     "ImageLike",
     "MissingExtraError",
+    "encode_each",
     "encode_files",
     "load_image",
     "make_encoder",

@@ -10,8 +10,9 @@ small part of the picture.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,6 +58,9 @@ class EfficientNetLite:
             build_graph(self.variant, load_weights(self.variant)), options, providers=["CPUExecutionProvider"]
         )
         self._batch_size = batch_size
+
+    def __reduce__(self) -> tuple[Callable[[], EfficientNetLite], tuple[()]]:
+        return partial(type(self), batch_size=self._batch_size), ()  # a session cannot be pickled: it is made again
 
     def encode(self, images: Sequence[ImageLike]) -> NDArray[np.float32]:
         vectors = np.empty((len(images), self.size), dtype=np.float32)

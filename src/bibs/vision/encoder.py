@@ -92,6 +92,16 @@ def _encode_batch(paths: Sequence[Path], encoder: ImageEncoder) -> EncodedBatch:
     )
 
 
+def encode_each(images: Sequence[ImageLike], encoder: ImageEncoder) -> list[NDArray[np.float32] | ValueError]:
+    """The vector (size,) of each picture, or what is wrong with it."""
+    try:
+        return list(np.asarray(encoder.encode(images)))
+    except ValueError as error:
+        if len(images) == 1:
+            return [error]
+        return [vector for image in images for vector in encode_each([image], encoder)]
+
+
 def _encode_part(paths: Sequence[Path], encoder: ImageEncoder) -> EncodedBatch:
     images: dict[Path, Image] = {}
     failures: list[tuple[Path, str]] = []

@@ -16,5 +16,5 @@ def require(module: str) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"pictures need the package `{module.partition('.')[0]}`, which could not be imported ({error}): "
-            'pip install "bibs[vision]"'
+            'pip install ".[vision]"'
         ) from None

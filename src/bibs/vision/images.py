@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bibs.vision.extra import require
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-ImageLike: TypeAlias = "str | Path | Image | NDArray[Any]"
-"""A path, a Pillow image, or an array (height, width[, 1, 3 or 4]) of uint8, uint16 or floats from 0 to 1."""
+ImageLike: TypeAlias = "str | Path | bytes | IO[bytes] | Image | NDArray[Any] | Tensor"
+"""A path, a file's contents, an open file, a Pillow image, or an array of uint8, uint16 or floats from 0 to 1.
+
+An array is (height, width[, 1, 3 or 4]); a tensor may have its colours first, as torch has them.
+"""
 
 _ORIENTATION = 0x0112  # EXIF
 _SIXTEEN_TO_EIGHT = 257  # 65535 / 255
@@ -29,28 +34,38 @@ def load_image(source: ImageLike) -> Image:
     A picture that cannot be read, or that would unpack to more than Pillow's `MAX_IMAGE_PIXELS`, is a ValueError.
     """
     pillow = require("PIL.Image")
+    if isinstance(source, Tensor):
+        source = _colours_last(source).detach().cpu().numpy()
     if isinstance(source, np.ndarray):
         return _to_rgb(_from_array(source))
-    if isinstance(source, str | Path):
+    if isinstance(source, str | Path | bytes) or hasattr(source, "read"):
+        name = source if isinstance(source, str | Path) else getattr(source, "name", "it")
         try:
-            with _open(Path(source)) as image:
+            with _open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
                 image.load()
                 return _to_rgb(_upright(image))
         # Pillow's decoders raise whatever a broken file leads them to (struct.error, IndexError, SyntaxError, ...).
         except Exception as error:
-            raise ValueError(f"{source} cannot be read as a picture: {_reason(error)}") from None
+            raise ValueError(f"{name} cannot be read as a picture: {_reason(error)}") from None
     if isinstance(source, pillow.Image):
         return _to_rgb(_upright(source))
-    raise ValueError(f"`image` must be a path, a Pillow image or an array, but is a {type(source).__name__}")
+    kind = type(source).__name__
+    raise ValueError(f"`image` must be a path, bytes, an open file, a Pillow image or an array, but is a {kind}")
 
 
-def _open(path: Path) -> Image:
+def _colours_last(tensor: Tensor) -> Tensor:
+    colours = (1, 3, 4)
+    first = tensor.ndim == 3 and tensor.shape[0] in colours and tensor.shape[2] not in colours
+    return tensor.permute(1, 2, 0) if first else tensor
+
+
+def _open(source: Any) -> Image:
     pillow = require("PIL.Image")
     # Pillow only warns of a picture of one to two times its limit. Warning filters belong to the whole process,
     # hence the lock; only the header is read under it.
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("error", pillow.DecompressionBombWarning)
-        image: Image = pillow.open(path)
+        image: Image = pillow.open(source)
         return image
 
 
@@ -111,4 +126,4 @@ def _reason(error: Exception) -> str:
         return "no known picture format"
     if type(error).__name__.startswith("DecompressionBomb"):
         return f"too many pixels ({text})"
-    return text
+    return getattr(error, "strerror", None) or text

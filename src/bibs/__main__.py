@@ -1,0 +1,5 @@
+"""`python -m bibs` is `bibs`."""
+
+from bibs.cli import main
+
+main()

@@ -1,0 +1,93 @@
+"""Text without pictures is data like any other: it trains, is held out, calibrated on and evaluated without ids."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from bibs import Infiller
+from bibs.cli import main
+from bibs.data import hold_out, read_captions
+from bibs.evaluation.calibration import CalibrationSettings, calibrate
+from bibs.evaluation.captions import CaptionSettings, caption_cells
+from bibs.models.directory import load_length_prior
+from bibs.training import Sources, TrainingSettings, train
+
+SETTINGS = TrainingSettings(hidden_size=6, embedding_size=6, epochs=1, batch_size=16, warmup_steps=2)
+
+
+def write_lines(path: Path, count: int = 200) -> Path:
+    draw = random.Random(0)
+    words = ["a", "the", "man", "dog", "rides", "sits", "on", "wave", "mat", "red"]
+    path.write_text("".join(" ".join(draw.choices(words, k=draw.randint(6, 10))) + "\n" for _ in range(count)))
+    return path
+
+
+def test_captions_without_ids_are_numbered(tmp_path: Path) -> None:
+    lines = [{"split": "test", "caption": "a man rides on the same wave"}] * 3
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cells, _ = caption_cells(tmp_path / "data.jsonl", CaptionSettings(removed=(50,)))
+    assert len({example.key for example in cells[0].examples}) == 3
+
+
+def test_a_share_of_the_lines_is_held_out_where_no_split_is(tmp_path: Path) -> None:
+    images = list(read_captions(write_lines(tmp_path / "notes.txt")))
+    once, again = hold_out(images, 0.2), hold_out(images[::-1], 0.2)[::-1]
+    assert once == again  # by the line itself, wherever it stands
+    held = [image for image in once if image.split == "val"]
+    assert 20 <= len(held) <= 60
+    assert [image.captions for image in once] == [image.captions for image in images]
+    splits: dict[object, set[str]] = {}
+    for image in once:
+        splits.setdefault(image.captions, set()).add(image.split)
+    assert all(len(names) == 1 for names in splits.values())  # a line that stands twice is in one split
+    assert hold_out(once, 0.5) == once  # what has a split is left as it is
+
+
+def test_plain_text_trains_is_calibrated_and_knows_its_lengths(tmp_path: Path) -> None:
+    notes = write_lines(tmp_path / "notes.txt")
+    train(Sources((notes,), min_count=1, val_share=0.2), SETTINGS, tmp_path / "model", in_parallel=False)
+    counts = load_length_prior(tmp_path / "model").sentence_counts
+    held = [image for image in hold_out(read_captions(notes), 0.2) if image.split == "val"]
+    assert sum(counts) == 200 - len(held)
+    assert set(counts[:6]) == {0}
+    assert len(counts) == 11
+    assert Infiller.from_pretrained(tmp_path / "model").length_prior.sentence_counts == counts
+    settings = CalibrationSettings(num_rounds=1, num_beams=2, limit=2, removed=(50,))
+    calibrate(data=notes, model=tmp_path / "model", settings=settings)
+    assert load_length_prior(tmp_path / "model").sentence_counts != ()
+
+
+def test_too_little_text_to_hold_out_is_said(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a man\n")
+    with pytest.raises(ValueError, match=r"there is nothing to validate on: .* no split `val`, and .* `val_share`"):
+        train(Sources((tmp_path / "notes.txt",), min_count=1, val_share=0.01), SETTINGS, tmp_path / "model")
+    with pytest.raises(ValueError, match="`val_share` must be above 0 and below 1, but is 1"):
+        Sources((tmp_path / "notes.txt",), val_share=1)
+
+
+def test_the_command_names_its_own_options_and_the_next_step(tmp_path, monkeypatch, capsys):
+    def call(*arguments: object) -> int:
+        monkeypatch.setattr("sys.argv", ["bibs", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return int(caught.value.code or 0)
+
+    notes = write_lines(tmp_path / "notes.txt", 60)
+    common = ["train", "--data", notes, "--output", tmp_path / "model", "--no-parallel", "--val-share", 0.2]
+    for option, line in (
+        ("--hidden", "`--hidden` must be at least 1, but is 0"),
+        ("--embedding", "`--embedding` must be at least 1, but is 0"),
+        ("--layers", "`--layers` must be at least 1, but is 0"),
+    ):
+        assert call(*common, option, 0) == 2
+        assert line in capsys.readouterr().err
+    assert call(*common, "--features", tmp_path / "F.npy") == 2
+    assert "`--feature-ids` must name the file" in capsys.readouterr().err
+    small = ["--hidden", 4, "--embedding", 4, "--epochs", 1, "--min-count", 1, "--cutoffs", ""]
+    assert call(*common, *small) == 0
+    said = capsys.readouterr().out.replace("\n", "")
+    assert f"bibs calibrate --model {tmp_path / 'model'} --data {notes}" in said
