@@ -75,8 +75,9 @@ EXACT = [(m, f) for m, f in CASES if m in SEARCHES and (f != "diverse gap" or m 
 def check_exact(problem: Problem, method: str, found: Sequence[Sequence[Fill]], count: int) -> None:
     for alone, fills in zip(problem.alone(), found, strict=True):
         best = alone.best(method, count)
-        assert [fill.tokens for fill in fills] == [judged.tokens for _, _, judged in best]
+        assert len(fills) == len(best)
         for fill, (ranking, penalty, judged) in zip(fills, best, strict=True):
+            assert fill.tokens == judged.tokens  # one by one: a diff of hundreds of fills takes minutes
             assert (fill.ranking_score, fill.penalty) == close((ranking, penalty))
             assert sum(fill.lengths) == sum(judged.lengths)  # two gaps may share one sentence in several ways
 
