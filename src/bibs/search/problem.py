@@ -100,7 +100,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a search is run; `bibs.Options` says what each setting means."""
+    """How a search is run; `bibs.methods.Options` says what each setting means."""
 
     num_beams: int = 5
     num_rounds: int = 4
