@@ -41,7 +41,8 @@ class StepModel(Protocol):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Read one token (R,) in each of R rows; returns log_probs (R, V) of the next token and the new state.
 
-        `state` is not to be changed in place: search may step from the same rows again.
+        `state` is not to be changed in place: search may step from the same rows again. What is returned is kept as it
+        is, so a model must not write into it later.
         """
         ...
 
