@@ -159,6 +159,12 @@ def test_nothing_found_is_named_with_what_to_change(corpus):
     assert len(err) == 1
 
 
+def test_an_empty_template_that_was_typed_is_named(corpus):
+    code, out, err = bibs("fill", "--corpus", corpus, "")
+    assert (code, out) == (1, [])
+    assert err == ["bibs: template 1: the template must hold a word or a blank, but is empty"]
+
+
 def test_the_bound_on_words_is_an_option(corpus):
     assert bibs("fill", "--corpus", corpus, "a _ man", "--max-words", 2)[2] == [
         "bibs: template 1: a template must have at most 2 words (`max_words`), but has 3"

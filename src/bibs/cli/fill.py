@@ -27,6 +27,7 @@ class Line:
     name: str
     text: str
     error: str = ""
+    typed: bool = False  # as an argument: an empty one is a mistake, an empty line of a file is none
 
 
 def fill(
@@ -123,7 +124,7 @@ def fill(
 def _batches(templates: list[str] | None, file: Path | None) -> Iterator[list[Line]]:
     """The templates as they come: a line that has arrived never waits for one that has not."""
     if templates:
-        yield [Line(f"template {number}", text) for number, text in enumerate(templates, start=1)]
+        yield [Line(f"template {number}", text, typed=True) for number, text in enumerate(templates, start=1)]
         return
     name, source = "standard input", sys.stdin.buffer
     if file is not None and str(file) != "-":
@@ -175,7 +176,7 @@ class Printer:
     begun: bool = False
 
     def show(self, line: Line, found: list[Completion] | ValueError) -> None:
-        if not self.as_json and not line.text.strip():
+        if not self.as_json and not line.typed and not line.text.strip():
             return
         error = f"{line.name}: {found}" if isinstance(found, ValueError) else ""
         completions = [] if isinstance(found, ValueError) else found
