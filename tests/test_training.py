@@ -354,12 +354,22 @@ def test_mean_and_spread_are_those_of_the_training_pictures_each_counted_once(
     first = tmp_path / "model"
     train(named, replace(SETTINGS, epochs=1), tmp_path / "second", init=first, in_parallel=False)
     assert load_pair(tmp_path / "second")[0].config.encoder == "some-encoder"
-    other = replace(sources, features=replace(sources.features, encoder="other"))
-    with pytest.raises(
-        ValueError, match=r"of the encoder that `init` reads \(some-encoder\), but are of other"
-    ) as error:
-        train(other, SETTINGS, tmp_path / "third", init=first, in_parallel=False)
-    one_line(error)
+
+
+def test_vectors_of_another_encoder_are_learnt_anew_beside_words_that_are_kept(
+    sources: Sources, tmp_path: Path
+) -> None:
+    assert sources.features is not None
+    first, second = tmp_path / "first", tmp_path / "second"
+    train(replace(sources, features=replace(sources.features, encoder="one")), SETTINGS, first, in_parallel=False)
+    np.save(tmp_path / "wide.npy", np.random.default_rng(0).random((40, 7)) + 5)
+    wide = replace(sources, features=replace(sources.features, vectors=tmp_path / "wide.npy", encoder="other"))
+    train(wide, replace(SETTINGS, epochs=1, learning_rate=1e-9), second, init=first, in_parallel=False)
+    for before, after in zip(load_pair(first), load_pair(second), strict=True):
+        assert (after.config.encoder, after.config.condition_size) == ("other", 7)
+        np.testing.assert_allclose(after.embedding.weight.detach(), before.embedding.weight.detach(), atol=1e-3)
+        shown = [image_id for image_id in range(40) if image_id % 5 != 4]
+        np.testing.assert_allclose(after.condition_mean, np.load(tmp_path / "wide.npy")[shown].mean(0), rtol=1e-2)
 
 
 def test_pictures_that_do_not_differ_are_left_in_their_scale() -> None:

@@ -21,7 +21,7 @@ from torch import nn
 from bibs.data import Features
 from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
-from bibs.models.storage import save_tensors
+from bibs.models.storage import load_tensors, save_tensors
 from bibs.training.batches import epoch_batches, evaluation_batches, make_batch, steps_per_epoch
 from bibs.training.checkpoint import Progress, load_checkpoint, load_progress, save_checkpoint
 from bibs.training.corpus import Captions
@@ -58,7 +58,7 @@ class Run:
     name: str  # fingerprints of settings, vocabulary and captions: a checkpoint of another name is refused
     missing: float | None = None  # the share of missing words, for a NADE instead of one direction
     initial: Path | None = None  # weights to begin with, instead of random ones
-    normalisation: Normalisation | None = None  # of the pictures; weights to begin with bring their own
+    normalisation: Normalisation | None = None  # of pictures that are learnt anew; other weights bring their own
     checkpoint_seconds: float = 120.0
     report_seconds: float = 5.0
 
@@ -83,14 +83,22 @@ class Run:
         return self.steps_per_epoch * self.settings.epochs
 
     def new_model(self) -> Trainable:
-        if self.initial is not None:
+        if self.initial is not None and self.normalisation is None:
             if self.missing is None:
                 return RecurrentModel.load(self.initial, self.config)
             return NADE.load(self.initial, self.config, missing=self.missing)
         model = RecurrentModel(self.config) if self.missing is None else NADE(self.config, missing=self.missing)
+        if self.initial is not None:
+            words = {name: weight for name, weight in load_tensors(self.initial).items() if not _reads_pictures(name)}
+            model.load_state_dict({**model.state_dict(), **words})
         if self.normalisation is not None:
             self.normalisation.apply(model)
         return model
+
+
+def _reads_pictures(name: str) -> bool:
+    """Whether a tensor of this name belongs to what reads a picture."""
+    return name.startswith("condition")
 
 
 def train_direction(

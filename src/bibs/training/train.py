@@ -82,22 +82,25 @@ class Initial:
             cutoffs=self.config.cutoffs,
         )
 
+    def brings_pictures(self, features: Features | None) -> bool:
+        """Whether it goes on reading pictures as it has learnt to. Vectors of another encoder are learnt anew."""
+        return features is None or features.encoder in ("", self.config.encoder)
+
     def condition_size(self, features: Features | None) -> int:
-        """How long the vectors are that it reads; `features` must be as long."""
+        """How long the vectors are that it is to read."""
         wanted = self.config.condition_size
-        if features and features.size != wanted:
+        if features is None or not self.brings_pictures(features):
+            return features.size if features else wanted
+        if features.size != wanted:
             raise ValueError(f"`features` must be as long as `init` reads ({wanted}), but are {features.size}")
-        if features and self.config.encoder and features.encoder not in ("", self.config.encoder):
-            raise ValueError(
-                f"`features` must be of the encoder that `init` reads ({self.config.encoder}), but are of "
-                f"{features.encoder}"
-            )
         return wanted
 
     def begin(self, run: Run) -> Run:
         weights = self.directory / f"{run.direction}.safetensors"
-        config = replace(run.config, encoder=self.config.encoder, condition_axes=self.config.condition_axes)
-        return replace(run, config=config, initial=weights, name=f"{run.name}, init {fingerprint_file(weights)}")
+        if run.normalisation is None:
+            config = replace(run.config, encoder=self.config.encoder, condition_axes=self.config.condition_axes)
+            run = replace(run, config=config)
+        return replace(run, initial=weights, name=f"{run.name}, init {fingerprint_file(weights)}")
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ def train(
     settings.check_cutoffs(len(corpus.vocabulary))
     prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
     runs = [make_run(one, corpus, settings, size, output, checkpoint_seconds) for one in DIRECTIONS]
-    if initial is None and features is not None:
+    if features is not None and not (initial and initial.brings_pictures(features)):
         normalisation = count_normalisation(features, corpus.train.image_ids)
         runs = [with_pictures(run, features.encoder, normalisation) for run in runs]
     forward, backward = (initial.begin(run) for run in runs) if initial else runs
