@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from bibs.checks import MAX_REQUIRED
+from bibs.checks import check_states
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
 from bibs.methods import Options, find_fills, pick_settings, say_if_fewer
 from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
@@ -269,8 +269,7 @@ class Infiller:
 
     def _required_tokens(self, must_include: Any, bad: Sequence[int]) -> list[int]:
         words = _words("must_include", must_include)
-        if len(words) > MAX_REQUIRED:
-            raise ValueError(f"`must_include` must hold at most {MAX_REQUIRED} words, but holds {len(words)}")
+        check_states("`must_include`", tuple((word,) for word in range(len(words))))
         for word in words:
             if word not in self.vocabulary:
                 raise ValueError(f"`must_include` must hold words that the model knows, but holds {word!r}")
