@@ -25,7 +25,8 @@ ALLOWED = {
     "models": {"search", "lengths", "text"},  # a model directory holds its words, and how lengths compare under it
     "vision": {"text"},
     "data": {"text"},
-    "infiller": CORE | {"methods", "models", "text", "vision"},
+    "pictures": {"search", "models", "vision"},
+    "infiller": CORE | {"methods", "models", "text", "vision", "pictures"},
     "training": CORE | {"methods", "models", "text", "vision", "data", "infiller"},
     "evaluation": CORE | {"methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,

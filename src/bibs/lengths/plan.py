@@ -60,6 +60,8 @@ class LengthSettings:
             check_whole_numbers(self, num_lengths=1)
         if self.lengths not in ("unknown", "paper"):
             raise ValueError(f"`lengths` must be 'unknown' or 'paper', but is {self.lengths!r}")
+        if not isinstance(self.length_prior, LengthPrior):
+            raise ValueError(f"`length_prior` must be a LengthPrior, but is {self.length_prior!r:.60}")
 
     @property
     def compare(self) -> bool:
