@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,3 +20,35 @@ def goes_on_from(output: Path, *, option: str = "") -> Iterator[None]:
         command = f"the same command with {option}" if option else "the same command"
         print(f"stopped; {command} goes on from here ({output})", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def keeps_nothing(what: str) -> Iterator[None]:
+    """Ctrl-C ends the command with a line that says what is not there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"stopped; {what}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def says_what_is_kept(output: Path) -> Iterator[None]:
+    """Ctrl-C ends a training with a line that says what is there by now, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"stopped; {_what_is_kept(output)}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def _what_is_kept(output: Path) -> str:
+    from bibs.models.directory import CONFIG
+    from bibs.training import has_checkpoint
+
+    if not has_checkpoint(output):
+        return "there was no checkpoint yet: the same command begins anew"
+    model = (
+        f"{output} holds the best model so far" if (output / CONFIG).exists() else "no epoch is done, so no model yet"
+    )
+    return f"{model}; `bibs train --output {shlex.quote(str(output))} --resume` goes on from the last checkpoint"
