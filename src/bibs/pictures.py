@@ -33,11 +33,9 @@ class PictureReader:
             )
         if len(images) != count:
             raise ValueError(f"`images` must hold one (or None) per template ({count}), but holds {len(images)}")
-        if self._size == 0 and any(image is not None for image in images):
-            raise ValueError("`images` must be None for models that were trained on words alone, but is not")
         pictures = {id(image): image for image in images if image is not None and not _is_vector(image)}
         vectors: dict[int, Any] = {}
-        if pictures:
+        if pictures and self._size != 0:
             self._encoder = self._encoder or make_encoder(self._encoder_name)
             vectors = dict(zip(pictures, encode_each(list(pictures.values()), self._encoder), strict=True))
         return [
@@ -50,6 +48,8 @@ class PictureReader:
 
 def _checked(name: str, vector: Any, size: int | None) -> Tensor | ValueError:
     """A vector that a model can read, or what is wrong with it."""
+    if size == 0:
+        return ValueError(f"{name} must be None for models that were trained on words alone, but is not")
     if isinstance(vector, ValueError):
         return ValueError(f"{name}: {vector}")
     if isinstance(vector, np.ndarray) and vector.dtype.kind not in "iufb":
