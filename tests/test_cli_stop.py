@@ -39,8 +39,16 @@ def test_a_command_that_is_stopped_says_how_to_go_on(tmp_path, monkeypatch, caps
     [
         ("train", "bibs.training.train", "stopped; there was no checkpoint yet: the same command begins anew"),
         ("train --missing 0.5", "bibs.training.train_nade", "stopped; there was no checkpoint yet: the same command"),
-        ("calibrate", "bibs.evaluation.calibration.calibrate", "stopped; no weights were written"),
-        ("eval nll", "bibs.evaluation.nll.evaluate_likelihood", "stopped; nothing is kept of a measurement that"),
+        (
+            "calibrate",
+            "bibs.evaluation.calibration.calibrate",
+            "stopped; nothing was written, and the same command begins anew",
+        ),
+        (
+            "eval nll",
+            "bibs.evaluation.nll.evaluate_likelihood",
+            "stopped; nothing was written, and the same command begins anew",
+        ),
     ],
 )
 def test_a_command_that_kept_nothing_says_no_more(tmp_path, monkeypatch, capsys, command, work, line):

@@ -16,7 +16,7 @@ from bibs.cli.eval_convergence import convergence
 from bibs.cli.eval_diversity import diversity
 from bibs.cli.eval_madlibs import madlibs, madlibs_captions
 from bibs.cli.eval_options import BUNDLED, Data, Model, Split, VectorIds, Vectors, load_vectors
-from bibs.cli.stopping import keeps_nothing
+from bibs.cli.stopping import begins_anew
 
 if TYPE_CHECKING:
     from bibs.evaluation.nll import Likelihood
@@ -50,7 +50,7 @@ def nll(
 
     console = Console(stderr=True)
     bars = Progress(console=console, disable=not console.is_terminal, transient=True)
-    with keeps_nothing("nothing is kept of a measurement that did not end"), bars as bar:
+    with begins_anew(), bars as bar:
         task = bar.add_task("captions", total=None)
         result = evaluate_likelihood(
             model,

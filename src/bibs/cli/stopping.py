@@ -12,6 +12,16 @@ import typer
 
 
 @contextmanager
+def begins_anew() -> Iterator[None]:
+    """Ctrl-C ends the command with a line that says that nothing of its work is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("stopped; nothing was written, and the same command begins anew", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
 def goes_on_from(output: Path, *, option: str = "") -> Iterator[None]:
     """Ctrl-C ends the command with a line that says how to go on; `option` is what the command needs for it."""
     try:
@@ -19,16 +29,6 @@ def goes_on_from(output: Path, *, option: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         command = f"the same command with {option}" if option else "the same command"
         print(f"stopped; {command} goes on from here ({output})", file=sys.stderr)
-        raise typer.Exit(130) from None
-
-
-@contextmanager
-def keeps_nothing(what: str) -> Iterator[None]:
-    """Ctrl-C ends the command with a line that says what is not there."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"stopped; {what}", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
