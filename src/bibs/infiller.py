@@ -273,7 +273,10 @@ class Infiller:
         return list(must_include)
 
     def _required_tokens(self, must_include: Any, bad: Sequence[int]) -> list[Phrase]:
-        return required_phrases("must_include", must_include, self.vocabulary, banned=bad, most=MAX_REQUIRED)
+        phrases = required_phrases("must_include", must_include, self.vocabulary, banned=bad)
+        if len(phrases) > MAX_REQUIRED:
+            raise ValueError(f"`must_include` must hold at most {MAX_REQUIRED} words, but holds {len(phrases)}")
+        return phrases
 
     def _complete(self, template: Template, fill: Fill) -> Completion:
         blanks = template.cut(fill.tokens, fill.lengths)

@@ -22,13 +22,12 @@ def begins_anew() -> Iterator[None]:
 
 
 @contextmanager
-def goes_on_from(output: Path, *, option: str = "") -> Iterator[None]:
-    """Ctrl-C ends the command with a line that says how to go on; `option` is what the command needs for it."""
+def goes_on_from(output: Path) -> Iterator[None]:
+    """Ctrl-C ends the command with a line that says how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        command = f"the same command with {option}" if option else "the same command"
-        print(f"stopped; {command} goes on from here ({output})", file=sys.stderr)
+        print(f"stopped; the same command goes on from here ({output})", file=sys.stderr)
         raise typer.Exit(130) from None
 
 

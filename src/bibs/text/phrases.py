@@ -30,13 +30,9 @@ def banned_words(name: str, words: Any, vocabulary: Vocabulary) -> list[int]:
     return [vocabulary.encode([word])[0] for (word,) in read_phrases(name, words) if word in vocabulary]
 
 
-def required_phrases(
-    name: str, phrases: Any, vocabulary: Vocabulary, *, banned: Sequence[int], most: int
-) -> list[Phrase]:
-    """The ids of phrases that must appear: at most so many, each of words that the model knows and that may appear."""
+def required_phrases(name: str, phrases: Any, vocabulary: Vocabulary, *, banned: Sequence[int]) -> list[Phrase]:
+    """The ids of phrases that must appear, each of words that the model knows and that may appear."""
     read = read_phrases(name, phrases)
-    if len(read) > most:
-        raise ValueError(f"`{name}` must hold at most {most} words, but holds {len(read)}")
     for word in (word for phrase in read for word in phrase):
         if word not in vocabulary:
             raise ValueError(f"`{name}` must hold words that the model knows, but holds {word!r}")
