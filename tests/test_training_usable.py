@@ -269,3 +269,16 @@ def test_patience_counts_anew_where_a_run_is_given_more_epochs() -> None:
     assert replace(longer, val_losses=(*longer.val_losses, 2.4)).stale_epochs == 1
     assert replace(longer, val_losses=(*longer.val_losses, 1.9)).stale_epochs == 0
     assert replace(longer, val_losses=(*longer.val_losses, 1.9, 2.0)).stale_epochs == 1
+
+
+def test_ctrl_c_while_lengths_are_fitted_says_that_the_model_is_whole(
+    sources: Sources, tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bibs.evaluation.calibration.calibrate", stop)
+    train(sources, replace(SETTINGS, epochs=1), tmp_path / "model", in_parallel=False)
+    code, err = call("--output", tmp_path / "model", "--resume", "--no-parallel")
+    assert code == 130
+    assert err == "stopped; the model is whole, but how long `___` is was not fitted\n"
