@@ -26,7 +26,8 @@ ALLOWED = {
     "models": {"search", "lengths", "text"},  # a model directory holds its words, and how lengths compare under it
     "vision": {"text"},
     "data": {"text"},
-    "infiller": CORE | {"checks", "methods", "models", "text", "vision"},
+    "pictures": {"search", "models", "vision"},
+    "infiller": CORE | {"checks", "methods", "models", "text", "vision", "pictures"},
     "training": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller"},
     "evaluation": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,

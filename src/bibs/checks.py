@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bibs.constraints import Phrases, least_words, num_states
-from bibs.search import Conditions, Gap, State, StepModel, Template, map_state, select_rows
+from bibs.search import Conditions, Gap, OneOf, State, StepModel, Template, map_state, select_rows
 
 MAX_STATES = 16
 """How many states of required phrases the search keeps beams for: four words, say, or a phrase of fifteen."""
@@ -107,11 +107,20 @@ def check_template(name: str, template: Template, vocab_size: int) -> None:
     if not template:
         raise ValueError(f"{name} must hold at least one slot, but is empty")
     for token in template:
-        if not (token is None or isinstance(token, Gap) or _is_id(token, vocab_size)):
+        if isinstance(token, OneOf):
+            check_choice(name, token, vocab_size)
+        elif not (token is None or isinstance(token, Gap) or _is_id(token, vocab_size)):
             raise ValueError(f"{name} must hold None, gaps or ids from 0 to {vocab_size - 1}, but holds {token!r}")
     for end, token in (("first", template[0]), ("last", template[-1])):
         if not isinstance(token, int):
             raise ValueError(f"{name} must have fixed tokens (START, END) at both ends, but its {end} slot is free")
+
+
+def check_choice(name: str, choice: OneOf, vocab_size: int) -> None:
+    if not choice.tokens or not all(_is_id(token, vocab_size) for token in choice.tokens):
+        raise ValueError(
+            f"{name} must have choices of ids from 0 to {vocab_size - 1}, one at least, but has {choice!r:.80}"
+        )
 
 
 def read_required(
@@ -141,7 +150,7 @@ def read_required(
             raise ValueError(f"{name} must hold distinct ids or lists of ids, none empty, but holds {list(given)}")
         check_states(name, phrases)
         longest = [math.inf if slot.maximum is None else slot.maximum for slot in template if isinstance(slot, Gap)]
-        room = sum(slot is None for slot in template) + sum(longest)
+        room = sum(slot is None or isinstance(slot, OneOf) for slot in template) + sum(longest)
         if least_words(phrases) > room:
             raise ValueError(
                 f"{name} must fit in the free slots of its template ({room:g}), but needs {least_words(phrases)}"

@@ -115,7 +115,7 @@ def find_fills(
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
     """What `fill_templates` does, without a word about what was not found."""
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
     for name in options:
         if name not in Options.__annotations__:

@@ -139,7 +139,7 @@ class RequiredPhrases(SlotRules):
     def penalty(self, example: int, fill: Tokens) -> float:
         """A fill that lacks a phrase has lost everything."""
         region = self.layouts[example].region
-        words = [token if slot is None else None for token, slot in zip(fill, region, strict=True)]
+        words = [None if isinstance(slot, int) else token for token, slot in zip(fill, region, strict=True)]
         for phrase in self.required[example]:
             if not any(tuple(words[place : place + len(phrase)]) == phrase for place in range(len(words))):
                 return torch.inf
