@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bibs import Infiller, MatrixModel, Vocabulary
 from bibs import words as module
+from bibs.search import OneOf
 from bibs.text import tokenize, words_as_typed
 from bibs.words import find_reasons
 from fakes import HistoryModel
@@ -30,7 +31,7 @@ def test_a_slot_of_two_chains_can_be_computed_by_hand():
     behind = [[0.2] * 5 for _ in range(5)]
     ahead[START] = [0, 0, 0.6, 0.3, 0.1]
     behind[END] = [0, 0, 0.5, 0.2, 0.3]
-    (reasons,) = find_reasons(MatrixModel(ahead), MatrixModel(behind), [(START, a, END)], [[1]], count=5)
+    (reasons,) = find_reasons(MatrixModel(ahead), MatrixModel(behind), [(START, a, END)], [(START, None, END)], count=5)
     total = 0.30 + 0.06 + 0.03
     assert reasons.forward == pytest.approx([0, math.log(0.6), math.log(0.2)])
     assert reasons.backward == pytest.approx([math.log(0.2), math.log(0.5), 0])
@@ -38,7 +39,9 @@ def test_a_slot_of_two_chains_can_be_computed_by_hand():
     assert choice.probability == pytest.approx(0.30 / total)
     assert [token for token, _ in choice.others] == [b, c]
     assert [value for _, value in choice.others] == pytest.approx([0.06 / total, 0.03 / total])
-    (without,) = find_reasons(MatrixModel(ahead), MatrixModel(behind), [(START, a, END)], [[1]], count=1, banned=[b])
+    (without,) = find_reasons(
+        MatrixModel(ahead), MatrixModel(behind), [(START, a, END)], [(START, None, END)], count=1, banned=[b]
+    )
     assert without.choices[1].probability == pytest.approx(0.30 / 0.33)
     assert without.choices[1].others == [(c, pytest.approx(0.03 / 0.33))]
 
@@ -54,7 +57,15 @@ def test_every_slot_is_the_renormalised_product_over_the_allowed_words(words, se
     free = [sorted(data.draw(st.sets(st.sampled_from(range(1, 1 + len(row))))) if row else []) for row in words]
     conditions = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
     banned = [START, END, UNK]
-    found = find_reasons(forward, backward, rows, free, count=2, banned=banned, conditions=conditions)
+    choice = data.draw(st.none() | st.sets(st.integers(3, 6), min_size=1))  # what may stand in a slot
+    slots = [
+        [
+            token if place not in own else None if choice is None else OneOf(tuple({*choice, token}))
+            for place, token in enumerate(tokens)
+        ]
+        for tokens, own in zip(rows, free, strict=True)
+    ]
+    found = find_reasons(forward, backward, rows, slots, count=2, banned=banned, conditions=conditions)
     for tokens, places, condition, reasons in zip(rows, free, conditions, found, strict=True):
         ahead = [forward.log_probs_after(tokens[:t], condition) for t in range(1, len(tokens))]
         behind = [backward.log_probs_after(tokens[:t:-1], condition) for t in range(len(tokens) - 1)]
@@ -62,7 +73,8 @@ def test_every_slot_is_the_renormalised_product_over_the_allowed_words(words, se
         assert reasons.backward == pytest.approx([*(float(p[t]) for p, t in zip(behind, tokens[:-1], strict=True)), 0])
         assert list(reasons.choices) == places
         for place in places:
-            product = {y: math.exp(ahead[place - 1][y] + behind[place][y]) for y in range(7) if y not in banned}
+            allowed = range(3, 7) if choice is None else {*choice, tokens[place]}
+            product = {y: math.exp(ahead[place - 1][y] + behind[place][y]) for y in allowed}
             probability = {y: value / sum(product.values()) for y, value in product.items()}
             others = sorted((y for y in probability if y != tokens[place]), key=lambda y: -probability[y])[:2]
             assert reasons.choices[place].probability == pytest.approx(probability[tokens[place]])
@@ -101,6 +113,17 @@ def test_words_stand_as_they_were_typed():
     assert [word.probability is None for word in completion.words] == [True, True, True, False, False, True]
 
 
+def test_a_word_with_an_ending_stands_as_it_was_typed_and_so_do_its_alternatives():
+    vocabulary = Vocabulary(["dog's", "cat's", "house", "dog"])
+    forward, backward = (HistoryModel(len(vocabulary), seed) for seed in (0, 1))
+    (completion,) = Infiller(forward=forward, backward=backward, vocabulary=vocabulary)("_'S house", alternatives=9)
+    word, other = completion.words[0], completion.words[0].alternatives
+    assert word.text in ("dog'S", "cat'S")
+    assert completion.text == f"{word.text} house"
+    assert [word.text.lower(), *dict(other)] in (["dog's", "cat's"], ["cat's", "dog's"])
+    assert word.probability + other[0].probability == pytest.approx(1)
+
+
 def test_bad_words_and_specials_are_never_alternatives_and_the_others_are_renormalised():
     infiller = infiller_of(3)
     (plain,) = infiller("a _ runs", alternatives=9)
@@ -119,7 +142,7 @@ def test_zeros_of_a_model_give_no_alternative_and_no_nan():
             assert word.probability > 0
             assert all(value > 0 for _, value in word.alternatives)
     impossible = MatrixModel([[0.0, 1.0], [0.0, 1.0]])
-    (reasons,) = find_reasons(impossible, impossible, [(1, 0, 1)], [[1]], count=1, banned=[1])
+    (reasons,) = find_reasons(impossible, impossible, [(1, 0, 1)], [(1, None, 1)], count=1, banned=[1])
     assert reasons.choices[1] == (0.0, [])
 
 

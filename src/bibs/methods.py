@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from numbers import Real
 from typing import Any, TypedDict, TypeVar
 
 import numpy as np
@@ -16,7 +14,8 @@ from typing_extensions import Unpack
 
 from bibs import baselines
 from bibs.baselines import BaselineSettings
-from bibs.constraints import Demands, Penalties, answer_in_turn
+from bibs.checks import CheckedModel, check_method, check_problem, read_required
+from bibs.constraints import Demands, Penalties, Phrases, answer_in_turn, least_words
 from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, fill_gaps, plan_lengths
 from bibs.search import (
     Conditions,
@@ -29,7 +28,6 @@ from bibs.search import (
     Start,
     StepModel,
     Template,
-    Tokens,
     Trees,
     cut_into_batches,
     search_both_ways,
@@ -54,9 +52,6 @@ SCORE_KINDS_OF: dict[str, ScoreKind] = {"forward": "forward", "backward": "backw
 """By what kind of score a method compares lengths; the others by S."""
 
 S = TypeVar("S")
-
-MAX_REQUIRED = 4
-"""How many words may be required: the search keeps beams for every subset of them."""
 
 
 class Options(TypedDict, total=False):
@@ -89,15 +84,16 @@ def fill_templates(
     method: str = "bibs",
     conditions: Conditions = None,
     banned: Sequence[int] = (),
-    must_include: Sequence[Sequence[int]] | None = None,
+    must_include: Sequence[Sequence[int | Sequence[int]]] | None = None,
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
     """Fill the free slots of each template by one of `METHODS`; per template, distinct fills, best first.
 
     A template is a list of token ids with None at each free slot and a `Gap` at each blank of unknown length; START and
     END are ordinary fixed tokens at its two ends. `conditions` holds one per template, handed to the models (an image
-    vector, say). `banned` ids never fill a free slot (START, END, UNK); each id of a template's `must_include` (at most
-    four; each doubles the cost) fills at least one. The samplers take neither `must_include` nor a
+    vector, say). `banned` ids never fill a free slot (START, END, UNK); each id of a template's `must_include` fills at
+    least one, and each list of ids in it fills free slots next to each other. An id doubles the cost, a list of n makes
+    it n + 1 times as high, and 16 times is the most. The samplers take neither `must_include` nor a
     `diversity_penalty`. `Options` says what the others mean.
     """
     given: dict[str, Any] = {"conditions": conditions, "banned": banned, "must_include": must_include}
@@ -115,11 +111,11 @@ def find_fills(
     method: str,
     conditions: Conditions,
     banned: Sequence[int],
-    must_include: Sequence[Sequence[int]] | None,
+    must_include: Sequence[Sequence[int | Sequence[int]]] | None,
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
     """What `fill_templates` does, without a word about what was not found."""
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
     for name in options:
         if name not in Options.__annotations__:
@@ -127,18 +123,17 @@ def find_fills(
     settings, lengths = pick_settings(Settings, options), pick_settings(LengthSettings, options)
     baseline = pick_settings(BaselineSettings, options)
     penalty = options.get("diversity_penalty", 0.0)
-    required = [()] * len(templates) if must_include is None else must_include
     check_problem(forward, backward, templates, conditions, banned)
-    check_required(required, templates, banned, forward.vocab_size)
-    check_method(method, required, penalty)
+    required = read_required(must_include, templates, banned, forward.vocab_size)
+    check_method(method, method in SAMPLERS, required, penalty)
     run: Method = partial(METHODS[method], baseline=baseline) if method in WITH_SETTINGS else METHODS[method]
     kind = SCORE_KINDS_OF.get(method, "sum")
-    trees = Trees.of(forward, backward, settings)
+    trees = Trees.of(CheckedModel("forward", forward), CheckedModel("backward", backward), settings)
 
-    def fill_batch(some: Sequence[Template], words: Sequence[Tokens], given: Conditions) -> list[list[Fill]]:
+    def fill_batch(some: Sequence[Template], words: Sequence[Phrases], given: Conditions) -> list[list[Fill]]:
         trees.begin(some, given)
         plain = Demands.plain(forward.vocab_size, banned, len(some))
-        plans = plan_lengths(trees, some, given, list(map(len, words)), lengths, plain.allowing)
+        plans = plan_lengths(trees, some, given, list(map(least_words, words)), lengths, plain.allowing)
 
         def find(penalties: Sequence[Penalties]) -> list[list[Fill]]:
             search = partial(trees.search, run, constraints=replace(plain, required=words, penalties=penalties))
@@ -148,10 +143,10 @@ def find_fills(
             return answer_in_turn(find, some, settings.num_return_sequences, penalty)
         return find(plain.penalties)
 
-    sizes = [_size(template, len(words), lengths) for template, words in zip(templates, required, strict=True)]
+    sizes = [_size(template, phrases, lengths) for template, phrases in zip(templates, required, strict=True)]
     results: list[list[Fill]] = [[] for _ in templates]
     for batch in cut_into_batches(sizes, settings, forward.vocab_size):
-        words = [tuple(required[index]) for index in batch]
+        words = [required[index] for index in batch]
         found = fill_batch([templates[index] for index in batch], words, select_conditions(conditions, batch))
         for index, fills in zip(batch, found, strict=True):
             results[index] = fills
@@ -165,7 +160,7 @@ def bidirectional_beam_search(
     *,
     conditions: Conditions = None,
     banned: Sequence[int] = (),
-    must_include: Sequence[Sequence[int]] | None = None,
+    must_include: Sequence[Sequence[int | Sequence[int]]] | None = None,
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
     """`fill_templates` by Bidirectional Beam Search: fill the free slots of each template so that both models agree."""
@@ -179,12 +174,13 @@ def pick_settings(kind: type[S], options: Options) -> S:
     return kind(**{name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()})
 
 
-def _size(template: Template, num_required: int, lengths: LengthSettings) -> Size:
+def _size(template: Template, required: Phrases, lengths: LengthSettings) -> Size:
     """What a template takes: several layouts, where it has gaps."""
     gaps = [token for token in template if isinstance(token, Gap)]
     layout = Layout.of(template, [gap.maximum or lengths.max_length for gap in gaps])
     weight = max(1, (lengths.num_lengths or 3) * len(gaps))
-    return Size(1 << num_required, len(layout.region), len(layout.context) + len(layout.rest), weight)
+    groups = tuple(len(phrase) + 1 for phrase in required)
+    return Size(groups, len(layout.region), len(layout.context) + len(layout.rest), weight)
 
 
 def say_if_fewer(results: Sequence[Sequence[object] | ValueError], num_return_sequences: int) -> None:
@@ -196,74 +192,3 @@ def say_if_fewer(results: Sequence[Sequence[object] | ValueError], num_return_se
             f"found for `templates[{short[0]}]`" + (f" and fewer for {len(short) - 1} others" if short[1:] else ""),
             stacklevel=3,
         )
-
-
-def check_problem(
-    forward: StepModel,
-    backward: StepModel,
-    templates: Sequence[Template],
-    conditions: Conditions,
-    banned: Sequence[int],
-) -> None:
-    if forward.vocab_size != backward.vocab_size:
-        raise ValueError(
-            f"`forward` and `backward` must share one vocabulary, "
-            f"but their `vocab_size` are {forward.vocab_size} and {backward.vocab_size}"
-        )
-    if conditions is not None and len(conditions) != len(templates):
-        raise ValueError(f"`conditions` must hold one per template ({len(templates)}), but holds {len(conditions)}")
-    for token in banned:
-        if not 0 <= token < forward.vocab_size:
-            raise ValueError(f"`banned` must hold ids from 0 to {forward.vocab_size - 1}, but holds {token}")
-    for index, template in enumerate(templates):
-        check_template(f"`templates[{index}]`", template, forward.vocab_size)
-
-
-def check_template(name: str, template: Template, vocab_size: int) -> None:
-    if isinstance(template, (int, str)) or not isinstance(template, Sequence):
-        raise ValueError(f"{name} must be a list of token ids and None, but is {template!r}")
-    if not template:
-        raise ValueError(f"{name} must hold at least one slot, but is empty")
-    for token in template:
-        if not (token is None or isinstance(token, Gap) or _is_id(token, vocab_size)):
-            raise ValueError(f"{name} must hold None, gaps or ids from 0 to {vocab_size - 1}, but holds {token!r}")
-    for end, token in (("first", template[0]), ("last", template[-1])):
-        if not isinstance(token, int):
-            raise ValueError(f"{name} must have fixed tokens (START, END) at both ends, but its {end} slot is free")
-
-
-def check_required(
-    required: Sequence[Sequence[int]], templates: Sequence[Template], banned: Sequence[int], vocab_size: int
-) -> None:
-    if len(required) != len(templates):
-        raise ValueError(f"`must_include` must hold one per template ({len(templates)}), but holds {len(required)}")
-    for index, (tokens, template) in enumerate(zip(required, templates, strict=True)):
-        name = f"`must_include[{index}]`"
-        if isinstance(tokens, (int, str)) or not isinstance(tokens, Sequence):
-            raise ValueError(f"{name} must be a list of token ids, but is {tokens!r}")
-        if len(tokens) > MAX_REQUIRED:
-            raise ValueError(f"{name} must hold at most {MAX_REQUIRED} tokens, but holds {len(tokens)}")
-        for token in tokens:
-            if not _is_id(token, vocab_size):
-                raise ValueError(f"{name} must hold ids from 0 to {vocab_size - 1}, but holds {token!r}")
-            if token in banned:
-                raise ValueError(f"{name} must hold no id that is `banned`, but holds {token}")
-        if len(set(tokens)) < len(tokens):
-            raise ValueError(f"{name} must hold distinct ids, but holds {list(tokens)}")
-        longest = [math.inf if slot.maximum is None else slot.maximum for slot in template if isinstance(slot, Gap)]
-        room = sum(slot is None for slot in template) + sum(longest)
-        if len(tokens) > room:
-            raise ValueError(f"{name} must fit in the free slots of its template ({room:g}), but holds {len(tokens)}")
-
-
-def check_method(method: str, required: Sequence[Sequence[int]], diversity_penalty: float) -> None:
-    if not isinstance(diversity_penalty, Real) or not 0 <= diversity_penalty < math.inf:
-        raise ValueError(f"`diversity_penalty` must be a number of at least 0, but is {diversity_penalty!r}")
-    if method in SAMPLERS and any(required):
-        raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
-    if method in SAMPLERS and diversity_penalty:
-        raise ValueError(f"`diversity_penalty` must be 0 where `method` is a sampler, but {method!r} is one")
-
-
-def _is_id(token: object, vocab_size: int) -> bool:
-    return isinstance(token, int) and not isinstance(token, bool) and 0 <= token < vocab_size

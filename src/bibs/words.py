@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from bibs.search import Conditions, Fill, StepModel, Tokens, select_conditions
+from bibs.search import Conditions, Fill, OneOf, StepModel, Tokens, select_conditions
 from bibs.text import Template, Vocabulary, words_as_typed
 
 MAX_NUMBERS = 1 << 24
 """Log probabilities that are kept at once, of either model: 64 MiB."""
+
+
+Slot: TypeAlias = int | OneOf | None
+"""A token that was given, a choice of tokens, or any."""
 
 
 class Alternative(NamedTuple):
@@ -62,13 +66,14 @@ def find_reasons(
     forward: StepModel,
     backward: StepModel,
     sentences: Sequence[Tokens],
-    free: Sequence[Sequence[int]],
+    slots: Sequence[Sequence[Slot]],
     *,
     count: int,
     banned: Sequence[int] = (),
     conditions: Conditions = None,
 ) -> list[Reasons]:
-    """Read whole sentences of token ids; `free` holds the places of each that were filled, `count` is of others."""
+    """Read whole sentences of token ids, made of `slots` (an id where one was given); `count` is of the others."""
+    free = [[place for place, slot in enumerate(row) if not isinstance(slot, int)] for row in slots]
     reasons: list[Reasons] = []
     for some in _batches(free, forward.vocab_size):
         batch, places = [sentences[index] for index in some], [free[index] for index in some]
@@ -78,9 +83,10 @@ def find_reasons(
         behind, right = _read(backward, [tokens[::-1] for tokens in batch], mirrored, given)
         for row, (tokens, own) in enumerate(zip(batch, places, strict=True)):
             choices: dict[int, Choice] = {}
+            allowed = [slots[some[row]][place] for place in own]
             if own:
                 joint = torch.stack([left[row, p] + right[row, len(tokens) - 1 - p].to(left[row, p]) for p in own])
-                choices = dict(zip(own, _choose(joint, [tokens[p] for p in own], banned, count), strict=True))
+                choices = dict(zip(own, _choose(joint, [tokens[p] for p in own], allowed, banned, count), strict=True))
             reasons.append(Reasons(ahead[row], behind[row][::-1], choices))
     return reasons
 
@@ -115,10 +121,17 @@ def _read(
     return scores, kept
 
 
-def _choose(joint: Tensor, chosen: Sequence[int], banned: Sequence[int], count: int) -> list[Choice]:
+def _choose(
+    joint: Tensor, chosen: Sequence[int], allowed: Sequence[Slot], banned: Sequence[int], count: int
+) -> list[Choice]:
     """What P(y_t | rest) says, given the log products (W, V) of slots in which the tokens `chosen` (W,) stand."""
     tokens = torch.tensor(chosen, device=joint.device)[:, None]  # (W, 1)
     joint[:, list(banned)] = -torch.inf
+    for row, slot in zip(joint, allowed, strict=True):
+        if isinstance(slot, OneOf):
+            others = torch.ones_like(row, dtype=torch.bool)
+            others[list(slot.tokens)] = False
+            row[others] = -torch.inf
     probabilities = joint.softmax(1).nan_to_num(0.0)  # (W, V); where nothing is possible, nothing is probable
     own = probabilities.gather(1, tokens)[:, 0].tolist()
     best = probabilities.scatter(1, tokens, 0.0).topk(min(count, joint.shape[1]))
@@ -130,12 +143,18 @@ def _choose(joint: Tensor, chosen: Sequence[int], banned: Sequence[int], count: 
 
 def words_of(template: Template, text: str, fill: Fill, reasons: Reasons, vocabulary: Vocabulary) -> tuple[Word, ...]:
     """The words of a filled template, as they stand in its `text`."""
-    blanks = {place: k for k, own in enumerate(template.cut(range(len(fill.tokens)), fill.lengths)) for place in own}
+    places = template.cut(range(len(fill.tokens)), fill.lengths)
+    blanks = {place: k for k, own in enumerate(places) for place in own}
+    endings: dict[int, str] = {}
+    for own, typed_endings in zip(places, template.endings, strict=True):
+        endings |= dict(zip(own, typed_endings, strict=False))  # a blank of unknown length has none
     typed = iter([word for literal in template.literals for word in words_as_typed(literal)])
     words: list[Word] = []
     end = 0
     for place, token in list(enumerate(fill.tokens))[1:-1]:
         word = vocabulary.words[token] if place in blanks else next(typed)
+        if ending := endings.get(place, ""):  # as it was typed
+            word = word[: len(word) - len(ending)] + ending
         start = text.index(word, end)
         choice = reasons.choices.get(place)
         words.append(

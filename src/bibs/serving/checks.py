@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from bibs.checks import check_method
+from bibs.constraints import Phrases, least_words, num_states
 from bibs.infiller import Infiller
-from bibs.methods import check_method
-from bibs.text import Template
+from bibs.methods import SAMPLERS
+from bibs.text import Template, banned_words, required_phrases
 
 from .schemas import FillRequest
 from .settings import Limits
@@ -44,17 +46,20 @@ def check_fill(asked: FillRequest, infiller: Infiller, limits: Limits) -> Checke
     required = _required(asked.must_include, len(templates))
     options = asked.options()
     _check_options(asked, limits)
+    phrases: dict[tuple[str, ...], Phrases] = {}
     try:
         for words in dict.fromkeys(required):
             infiller([], must_include=list(words), **options)  # no template: all else is checked
-            check_method(asked.method, [words], asked.diversity_penalty)  # type: ignore[list-item]
+            bad = banned_words("bad_words", asked.bad_words, infiller.vocabulary)
+            phrases[words] = tuple(required_phrases("must_include", words, infiller.vocabulary, banned=bad))
+            check_method(asked.method, asked.method in SAMPLERS, [phrases[words]], asked.diversity_penalty)
     except ValueError as error:
         raise RefusedError(_as_asked(str(error))) from None
     errors: list[str | None] = []
     rows = 0
     for text, words in zip(templates, required, strict=True):
         try:
-            rows += _check_template(text, len(words), asked, infiller, limits)
+            rows += _check_template(text, phrases[words], asked, infiller, limits)
             errors.append(None)
         except ValueError as error:
             errors.append(_as_asked(str(error)))
@@ -92,7 +97,7 @@ def _check_options(asked: FillRequest, limits: Limits) -> None:
         raise RefusedError(f"`bad_words` must hold at most {limits.bad_words} words, but holds {len(asked.bad_words)}")
 
 
-def _check_template(text: str, num_required: int, asked: FillRequest, infiller: Infiller, limits: Limits) -> int:
+def _check_template(text: str, phrases: Phrases, asked: FillRequest, infiller: Infiller, limits: Limits) -> int:
     """The rows that a template costs; a ValueError where it cannot be filled."""
     if len(text) > limits.characters:
         raise ValueError(f"a template must have at most {limits.characters} characters, but has {len(text)}")
@@ -108,11 +113,11 @@ def _check_template(text: str, num_required: int, asked: FillRequest, infiller: 
             longest = max(gap.minimum, gap.maximum or 0)
             raise ValueError(f"a blank must have at most {limits.blank_words} words here, but may have {longest}")
     sizes = [max(1, (gap.maximum or asked.max_length) - gap.minimum + 1) for gap in gaps]
-    rows = _rows(asked, template, sizes, len(infiller.vocabulary)) << num_required
+    rows = _rows(asked, template, sizes, len(infiller.vocabulary)) * num_states(phrases)
     if rows > limits.rows:
         raise ValueError(f"a template must cost at most {limits.rows} rows (beams x rounds x answers x lengths)")
     lengths = asked.model_dump(include={"lengths", "max_length", "num_lengths"})
-    infiller.parse(text, room=num_required, length_prior=infiller.length_prior, **lengths)
+    infiller.parse(text, room=least_words(phrases), length_prior=infiller.length_prior, **lengths)
     return rows
 
 

@@ -18,6 +18,7 @@ LARGEST = 2**31 - 1
 
 Template = Annotated[str, Field(max_length=LIMITS.characters)]
 Single = Annotated[str, Field(max_length=LONGEST_WORD)]
+Phrases = Annotated[list[Single], Field(max_length=100)]
 Score = Annotated[float | None, Field(description="A log probability; null is minus infinity.")]
 
 
@@ -41,7 +42,7 @@ class FillRequest(BaseModel):
         default=None, description="base64 or a data URL; a list has one per template"
     )
     method: str = "bibs"
-    must_include: list[Single] | list[list[Single]] = Field(default=[], description="up to four words")
+    must_include: Phrases | list[Phrases] = Field(default=[], description="up to four words, or fewer longer phrases")
     bad_words: list[Single] = Field(default=[], description="words that never fill a blank")
     num_beams: int = Field(default=SEARCH.num_beams, ge=1)
     num_rounds: int = Field(default=SEARCH.num_rounds, ge=0)
@@ -83,7 +84,7 @@ class CompletionRequest(BaseModel):
     n: int | None = Field(default=1, ge=1)
     logprobs: int | None = Field(default=None, ge=0)
     echo: bool | None = False
-    stop: str | list[str] | None = None
+    stop: str | Phrases | None = None
     stream: bool | None = False
     seed: int | None = None
 
