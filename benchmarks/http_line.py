@@ -15,6 +15,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 
+class UnansweredError(ConnectionResetError):
+    """The other end has closed the line before the first byte of an answer."""
+
+
 class Line:
     """One connection that is kept; it is opened anew where the other end has closed it."""
 
@@ -30,9 +34,19 @@ class Line:
         return await self.send(head.encode("latin-1", "replace") + body)
 
     async def send(self, data: bytes) -> tuple[int, bytes]:
+        kept = self.streams is not None
+        try:
+            return await self._send(data)
+        except UnansweredError:
+            if not kept:
+                raise
+            return await self._send(data)  # the other end had closed a line that nobody used: a new one
+
+    async def _send(self, data: bytes) -> tuple[int, bytes]:
         if self.streams is None:
             self.streams = await asyncio.open_connection("127.0.0.1", self.port)
         reader, writer = self.streams
+        head = b""
         try:
             writer.write(data)
             await writer.drain()
@@ -40,12 +54,11 @@ class Line:
                 pass  # go on, it says
             length = re.search(rb"content-length: (\d+)", head)
             body = await reader.readexactly(int(length[1])) if length else await reader.read()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
             self.close()
-            raise ConnectionResetError("the other end has gone") from error
-        except OSError:
-            self.close()
-            raise
+            if head or getattr(error, "partial", b""):
+                raise ConnectionAbortedError("the answer is cut off") from error
+            raise UnansweredError("the other end has gone") from error
         if b"connection: close" in head or not length:
             self.close()
         return int(head.split()[1]), body
