@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from bibs.checks import MAX_REQUIRED
+from bibs.checks import check_states
+from bibs.constraints import least_words
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
 from bibs.methods import Options, find_fills, pick_settings, say_if_fewer
 from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
@@ -184,8 +185,9 @@ class Infiller:
         """Fill the blanks: one template gives a list of completions, best first; a list gives a list of such lists.
 
         `images` holds a picture (file, bytes, array or PIL image), a ready vector, or None for each template.
-        `must_include` holds up to four words that must each stand somewhere in the blanks of every template, or one
-        such list per template; `bad_words` holds words that never fill a blank.
+        `must_include` holds words that must each stand somewhere in the blanks of every template, or one such list per
+        template: up to four words, or fewer phrases, which stay together and in order ("red bus"); `bad_words` holds
+        words that never fill a blank.
         With a `diversity_penalty` (2, say) the `num_return_sequences` completions differ in more of their words: they
         are searched one after the other, and a word loses so much for each one before that holds it.
         One bad template of a list raises a ValueError for all, or with `on_error="return"` stands in its place as one.
@@ -211,7 +213,7 @@ class Infiller:
                 if isinstance(condition, ValueError):
                     raise condition
                 required[place] = self._required_tokens(words[place], bad)
-                parsed[place] = self.parse(text, room=sum(map(len, required[place])), **options)
+                parsed[place] = self.parse(text, room=least_words(tuple(required[place])), **options)
             except ValueError as error:
                 if on_error == "raise":
                     raise error if one or error is condition else ValueError(f"`templates[{place}]`: {error}") from None
@@ -224,7 +226,7 @@ class Infiller:
             method=method,
             conditions=None if all(condition is None for condition in given) else given,
             banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad),
-            must_include=[[word for (word,) in required[place]] for place in parsed],
+            must_include=[required[place] for place in parsed],
             **options,
         )
         for (place, template), fills in zip(parsed.items(), found, strict=True):
@@ -274,8 +276,7 @@ class Infiller:
 
     def _required_tokens(self, must_include: Any, bad: Sequence[int]) -> list[Phrase]:
         phrases = required_phrases("must_include", must_include, self.vocabulary, banned=bad)
-        if len(phrases) > MAX_REQUIRED:
-            raise ValueError(f"`must_include` must hold at most {MAX_REQUIRED} words, but holds {len(phrases)}")
+        check_states("`must_include`", tuple(phrases))
         return phrases
 
     def _complete(self, template: Template, fill: Fill) -> Completion:

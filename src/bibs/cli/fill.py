@@ -47,7 +47,8 @@ def fill(
         Path | None, typer.Option(help="A picture that the templates describe, unless a row has its own.")
     ] = None,
     must_include: Annotated[
-        list[str] | None, typer.Option(help="A word that must stand in a blank of every template; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A word, or a phrase, that must stand in a blank of every template; may be repeated."),
     ] = None,
     bad_word: Annotated[
         list[str] | None, typer.Option(help="A word that never fills a blank; may be repeated.")

@@ -19,15 +19,18 @@ def read_phrases(name: str, phrases: Any) -> list[tuple[str, ...]]:
     read = []
     for phrase in phrases:
         words = tuple(tokenize(phrase)) if isinstance(phrase, str) else ()
-        if len(words) != 1:  # a phrase of several words is read here already, but no search knows it yet
-            raise ValueError(f"`{name}` must hold single words, but holds {phrase!r}")
+        if not words:
+            raise ValueError(f"`{name}` must hold words, but holds {phrase!r}")
         read.append(words)
     return list(dict.fromkeys(read))
 
 
 def banned_words(name: str, words: Any, vocabulary: Vocabulary) -> list[int]:
     """The ids of words that must not appear. What a model does not know cannot appear."""
-    return [vocabulary.encode([word])[0] for (word,) in read_phrases(name, words) if word in vocabulary]
+    read = read_phrases(name, words)
+    if several := [phrase for phrase in read if len(phrase) > 1]:
+        raise ValueError(f"`{name}` must hold single words, but holds {' '.join(several[0])!r}")
+    return [vocabulary.encode([word])[0] for (word,) in read if word in vocabulary]
 
 
 def required_phrases(name: str, phrases: Any, vocabulary: Vocabulary, *, banned: Sequence[int]) -> list[Phrase]:
