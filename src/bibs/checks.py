@@ -23,6 +23,8 @@ class CheckedModel:
         self.name = name
         self.model = model
         self.vocab_size = model.vocab_size
+        if hasattr(model, "exact"):
+            self.exact, self.margin = CheckedModel(name, model.exact), model.margin
 
     def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
         log_probs, state, scores = self.model.start(contexts, conditions)
