@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bibs.models.cells import STEPS, CellState, PreparedLayer
 from bibs.models.output import PreparedAdaptive, PreparedDense
+from bibs.models.products import Matrix
 
 RecurrentState: TypeAlias = tuple[CellState, ...]
 """One `CellState` a layer, rows first."""
@@ -32,10 +33,9 @@ class Decoder:
     table: Tensor  # (V, G*H): the first layer's projection of every embedding
     layers: tuple[PreparedLayer, ...]
     output: PreparedDense | PreparedAdaptive
+    condition: Matrix | None  # (N, D) -> (N, E): of what is read first, if anything is
 
-    def start(
-        self, contexts: Sequence[Sequence[int]], first: Tensor | None
-    ) -> tuple[Tensor, RecurrentState, Tensor]:
+    def start(self, contexts: Sequence[Sequence[int]], first: Tensor | None) -> tuple[Tensor, RecurrentState, Tensor]:
         """Read N ragged contexts after a first input (N, E), if there is one; returns as `StepModel.start`."""
         state = self._empty_state(len(contexts))
         if first is not None:

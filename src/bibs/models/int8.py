@@ -17,7 +17,9 @@ from bibs.models.products import Int8Matrix
 from bibs.models.recurrent import RecurrentModel
 from bibs.search import Conditions, StepModel
 
-Precision: TypeAlias = Literal["float32", "int8", "auto"]
+Precision: TypeAlias = Literal["float32", "int8"]
+
+PRECISIONS = (*get_args(Precision), "auto")
 
 MARGIN = 0.3
 
@@ -37,8 +39,8 @@ class Int8Model:
     ) -> tuple[Tensor, RecurrentState, Tensor]:
         """Read N ragged contexts: log_probs (N, V) of the next token, the state, and the scores (N,)."""
         self.exact.check_contexts(contexts)
-        first = self.exact.first_inputs(conditions, len(contexts), self._project_conditions)
-        return self.exact.decoder(Int8Matrix).start(contexts, first)
+        decoder = self.exact.decoder(Int8Matrix)
+        return decoder.start(contexts, self.exact.first_inputs(conditions, len(contexts), decoder.condition))
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
@@ -53,25 +55,21 @@ class Int8Model:
         self.exact.check_contexts(continuations)
         return self.exact.decoder(Int8Matrix).score(continuations, state, floors)
 
-    def _project_conditions(self, conditions: Tensor) -> Tensor:
-        layer = self.exact.condition
-        return Int8Matrix(layer.weight, layer.bias)(conditions)
-
 
 def has_int8_instructions() -> bool:
     """Whether products of 8-bit integers are fast on this processor, as far as torch knows it.
 
     `ATEN_CPU_CAPABILITY=default` in the environment makes torch, and so this, think less of the processor.
     """
-    vnni = getattr(torch.cpu, "_is_vnni_supported", None)
-    known = vnni is not None and hasattr(torch, "_int_mm")
-    return known and torch.backends.cpu.get_cpu_capability().startswith("AVX512") and bool(vnni())
+    if not hasattr(torch, "_int_mm") or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+        return False
+    return bool(getattr(torch.cpu, "_is_vnni_supported", lambda: False)())
 
 
-def choose_precision(precision: str, models: Sequence[StepModel]) -> Literal["float32", "int8"]:
+def choose_precision(precision: str, models: Sequence[StepModel]) -> Precision:
     """What `precision` comes to for these models on this processor."""
-    if precision not in get_args(Precision):
-        raise ValueError(f"`precision` must be one of {', '.join(get_args(Precision))}, but is {precision!r}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"`precision` must be one of {', '.join(PRECISIONS)}, but is {precision!r}")
     if precision == "float32":
         return "float32"
     able = [isinstance(model, RecurrentModel) and model.embedding.weight.device.type == "cpu" for model in models]
@@ -79,7 +77,9 @@ def choose_precision(precision: str, models: Sequence[StepModel]) -> Literal["fl
         return "int8" if all(able) and has_int8_instructions() else "float32"
     if not all(able):
         kind = type(models[able.index(False)]).__name__
-        raise ValueError(f"`precision` must be float32 or auto but for recurrent models on a CPU, but is int8 for {kind}")
+        raise ValueError(
+            f"`precision` must be float32 or auto but for recurrent models on a CPU, but is int8 for {kind}"
+        )
     if not hasattr(torch, "_int_mm"):
         raise ValueError(f"`precision` must be float32 or auto where torch has no int8 products, but is {precision!r}")
     return "int8"

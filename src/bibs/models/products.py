@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 LEVELS = 127
@@ -73,24 +74,33 @@ class Int8Matrix:
     unit = 32
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self.weight, scales = quantise(weight.detach().float())  # (N, K)
+        self.weight, scales = quantise(_deepened(weight.detach().float()))  # (N, K)
         self.scales = scales[:, 0]  # (N,)
         self.bias = None if bias is None else bias.float()
 
     def __call__(self, rows: Tensor) -> Tensor:
-        values, scales = quantise(rows)
-        result = torch._int_mm(values, self.weight.t()).float().mul_(self.scales).mul_(scales)
-        return result if self.bias is None else result.add_(self.bias)
+        product, scales = self._multiply(rows)
+        product.mul_(scales)
+        return product if self.bias is None else product.add_(self.bias)
 
     def add_to(self, sums: Tensor, rows: Tensor) -> Tensor:
-        values, scales = quantise(rows)
-        return sums.addcmul_(torch._int_mm(values, self.weight.t()).float().mul_(self.scales), scales)
+        return sums.addcmul_(*self._multiply(rows))
+
+    def _multiply(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The product (R, N), and the scale (R, 1) by which each of its rows is still to be multiplied."""
+        values, scales = quantise(_deepened(rows))
+        return torch._int_mm(values, self.weight.t()).float().mul_(self.scales), scales
 
     def columns(self, first: int, last: int) -> Int8Matrix:
         part = object.__new__(Int8Matrix)
         part.weight, part.scales = self.weight[first:last], self.scales[first:last]
         part.bias = None if self.bias is None else self.bias[first:last]
         return part
+
+
+def _deepened(rows: Tensor) -> Tensor:
+    """Rows (R, 1) get a second number, 0: torch 2.13 multiplies rows of one integer wrongly."""
+    return F.pad(rows, (0, 1)) if rows.shape[1] == 1 else rows
 
 
 def quantise(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -42,6 +42,7 @@ SIZES = {
 }
 """The whole numbers of a configuration, and the least that each may be."""
 
+
 @dataclass(frozen=True)
 class RecurrentConfig:
     """The shape of a network. With `cutoffs` the output is an adaptive softmax, and rare words come last.
@@ -122,7 +123,7 @@ class RecurrentModel(nn.Module):
         else:
             self.output = DenseOutput(config.hidden_size, config.vocab_size)
         self._decoders: dict[type[Matrix], Decoder] = {}  # of the weights of this version
-        self._version: tuple[tuple[int, int], ...] = ()
+        self._decoded: tuple[tuple[int, int], ...] = ()
 
     # -- the whole network at once: training, and the judge of `start` and `step` --
 
@@ -208,8 +209,8 @@ class RecurrentModel(nn.Module):
     def decoder(self, matrix: type[Matrix] = FloatMatrix) -> Decoder:
         """The weights as they are now, ready for decoding with products of one kind."""
         version = tuple((weight.data_ptr(), _version(weight)) for weight in self.parameters())
-        if self._version != version:
-            self._version, self._decoders = version, {}
+        if self._decoded != version:
+            self._decoded, self._decoders = version, {}
         if matrix not in self._decoders:
             self._decoders[matrix] = self._prepare(matrix)
         return self._decoders[matrix]
@@ -222,9 +223,10 @@ class RecurrentModel(nn.Module):
         if matrix is FloatMatrix:
             table = layers[0].project(self.embedding.weight)
         else:  # the table is no product of a step: it stays exact, and is shared where it can be
-            table = self.decoder().table.float().unflatten(1, (-1, self.config.hidden_size))
-            table = F.pad(table, (0, added)).flatten(1) if added else table.flatten(1)
-        return Decoder(cell=cell, table=table, layers=layers, output=self.output.prepare(matrix, added))
+            gates = self.decoder().table.float().view(self.vocab_size, -1, self.config.hidden_size)
+            table = (F.pad(gates, (0, added)) if added else gates).flatten(1)
+        condition = matrix(self.condition.weight, self.condition.bias) if self.config.condition_size else None
+        return Decoder(cell, table, layers, self.output.prepare(matrix, added), condition)
 
     # -- conditions --
 

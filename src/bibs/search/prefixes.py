@@ -43,18 +43,14 @@ class Prefixes:
         self.max_rows = max_rows  # the most that the model is handed at once
         self.max_nodes = max_nodes
         self.lookup = lookup  # without it, what is known is asked for again, with the same result
-        # A model may be only nearly another one, `exact`, which then scores the answers, from a tree of its own.
-        self.margin: float = getattr(model, "margin", 0.0)
-        self.exact = Prefixes(model.exact, max_rows, max_nodes, lookup) if hasattr(model, "exact") else self
 
     def begin(self, contexts: Sequence[Tokens], conditions: Conditions) -> None:
         """Empty the tree and read new contexts."""
         log_probs, state, self.context_scores = self.model.start(contexts, conditions)  # the scores are (contexts,)
         self.device = log_probs.device
+        self.conditions = conditions
         self._roots = Block(log_probs, state)
         self.forget()
-        if self.exact is not self:
-            self.exact.begin(contexts, conditions)
 
     def forget(self) -> None:
         """Forget all but the contexts: other nodes mean nothing after that."""

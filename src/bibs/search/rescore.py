@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from .beam import Fills, Side
+from .model import select_conditions
 from .problem import Direction, Fill, Layout, Settings, Tokens
 
 MARGIN = 1e-3
@@ -37,53 +38,35 @@ class Batch:
         return self.forward.layouts
 
     @property
-    def margin(self) -> float:
-        """How far S may be off as the models of the passes give it: 0, unless they are only nearly the exact ones."""
-        return self.forward.prefixes.margin + self.backward.prefixes.margin
+    def copies(self) -> bool:
+        """Whether a model of the passes is a quick copy of another one, which is to score the answers."""
+        return any(hasattr(side.prefixes.model, "exact") for side in (self.forward, self.backward))
 
 
 def left_to_right(direction: Direction, fills: Fills) -> Fills:
     return fills if direction == "forward" else {fill[::-1]: value for fill, value in fills.items()}
 
 
-def score_both(
-    batch: Batch, asked: Sequence[tuple[int, Tokens]], floors: Sequence[float], exact: bool = True
-) -> list[tuple[float, float]]:
-    """(forward_score, backward_score) of fills of examples: right where their sum reaches the fill's floor.
-
-    They are those that come back, or without `exact` what the models of the passes say.
-    """
-    trees = [side.prefixes.exact if exact else side.prefixes for side in (batch.forward, batch.backward)]
+def score_both(batch: Batch, asked: Sequence[tuple[int, Tokens]], floors: Sequence[float]) -> list[tuple[float, float]]:
+    """(forward_score, backward_score) of fills of examples: exact, where their sum reaches the fill's floor."""
     known = [
-        tree.recall(
+        side.prefixes.recall(
             [side.roots[example] for example, _ in asked],
             [(*fill[::turn], *side.layouts[example].rest) for example, fill in asked],
         )
-        for tree, side, turn in zip(trees, (batch.forward, batch.backward), (1, -1), strict=True)
+        for side, turn in ((batch.forward, 1), (batch.backward, -1))
     ]
     needed = known[0].totals.new_tensor(floors)
     anything = needed == -torch.inf  # whatever the other model says, be it that nothing is possible
-    forward = trees[0].score(known[0], (needed - known[1].totals).masked_fill(anything, -torch.inf))
-    backward = trees[1].score(known[1], (needed - forward).masked_fill(anything, -torch.inf))
+    forward = batch.forward.prefixes.score(known[0], (needed - known[1].totals).masked_fill(anything, -torch.inf))
+    backward = batch.backward.prefixes.score(known[1], (needed - forward).masked_fill(anything, -torch.inf))
     return list(zip(forward.tolist(), backward.tolist(), strict=True))
 
 
 def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking: Ranking) -> list[list[Fill]]:
     """Score what was proposed for each example, from left to right, best guess first; sort it, and keep the best."""
-    wanted = settings.num_return_sequences
-    if batch.margin and ranking != "own":
-        # The models of the passes say which fills may be among the best: only those are worth an exact score.
-        found = _score(batch, proposals, wanted, ranking, exact=False)
-        proposals = [_near_best(*each, wanted, batch.margin) for each in zip(batch.layouts, found, strict=True)]
-    return [best_fills(fills, wanted) for fills in _score(batch, proposals, wanted, ranking, exact=True)]
-
-
-def _score(
-    batch: Batch, proposals: Sequence[Fills], wanted: int, ranking: Ranking, exact: bool
-) -> list[list[Fill]]:
-    """The fills of each example that may be among the best `wanted`, in no particular order."""
-    penalty = batch.forward.rules.penalty
-    slack = MARGIN if exact else MARGIN + batch.margin
+    wanted, penalty = settings.num_return_sequences, batch.forward.rules.penalty
+    margin = MARGIN + sum(getattr(side.prefixes.model, "margin", 0.0) for side in (batch.forward, batch.backward))
     results: list[list[Fill]] = [[] for _ in proposals]
     floors = [-torch.inf] * len(proposals)
     # By S, the first few are scored whole. The others have to reach the last of those, or are given up.
@@ -91,7 +74,7 @@ def _score(
     for part in {"own": [few], "max": [slice(None)], "sum": [few, others]}[ranking]:
         asked = [(example, fill) for example, proposal in enumerate(proposals) for fill in list(proposal)[part]]
         needed = [floors[example] + penalty(example, fill) for example, fill in asked]
-        scores = score_both(batch, asked, needed, exact)
+        scores = score_both(batch, asked, needed)
         for (example, fill), floor, (forward, backward) in zip(asked, needed, scores, strict=True):
             layout, lost = batch.layouts[example], penalty(example, fill)
             by = {"own": proposals[example][fill] + lost, "sum": forward + backward, "max": max(forward, backward)}
@@ -101,16 +84,10 @@ def _score(
                 results[example].append(Fill(tokens, forward + backward, by[ranking], forward, backward, penalty=lost))
         for example, found in enumerate(results):
             if len(found) == wanted:
-                floors[example] = min(fill.score - fill.penalty for fill in found) - slack
-    return results
-
-
-def _near_best(layout: Layout, fills: Sequence[Fill], wanted: int, margin: float) -> Fills:
-    """The fills that are worth no less than the last of the best, but for the margin; best first."""
-    region = slice(len(layout.context), len(layout.context) + len(layout.region))
-    worth = {fill.tokens[region]: fill.ranking_score - fill.penalty for fill in best_fills(fills, len(fills))}
-    floor = min(list(worth.values())[:wanted], default=0.0) - margin
-    return {fill: value for fill, value in worth.items() if not value < floor}
+                floors[example] = min(fill.score - fill.penalty for fill in found) - margin
+    if batch.copies:
+        results = score_again(batch, [near_best(found, wanted, margin) for found in results], ranking)
+    return [best_fills(found, wanted) for found in results]
 
 
 def best_fills(fills: Iterable[Fill], count: int) -> list[Fill]:
@@ -119,3 +96,36 @@ def best_fills(fills: Iterable[Fill], count: int) -> list[Fill]:
     for fill in sorted(fills, key=lambda fill: fill.penalty - fill.ranking_score):
         distinct.setdefault(fill.tokens, fill)
     return list(distinct.values())[:count]
+
+
+def near_best(fills: Sequence[Fill], count: int, margin: float) -> list[Fill]:
+    """The fills that are worth no less than the last of the `count` best, but for the margin."""
+    best = best_fills(fills, len(fills))
+    floor = min((fill.ranking_score - fill.penalty for fill in best[:count]), default=0.0) - margin
+    return [fill for fill in best if not fill.ranking_score - fill.penalty < floor]
+
+
+def score_again(batch: Batch, results: Sequence[Sequence[Fill]], ranking: Ranking) -> list[list[Fill]]:
+    """The fills with the scores of the models of which those of the passes are copies."""
+    asked = [(example, fill) for example, fills in enumerate(results) for fill in fills]
+    again: list[list[Fill]] = [[] for _ in results]
+    scores = score_sentences(batch, [(example, fill.tokens) for example, fill in asked])
+    for (example, fill), (forward, backward) in zip(asked, scores, strict=True):
+        by = {"own": fill.ranking_score, "sum": forward + backward, "max": max(forward, backward)}
+        new = Fill(fill.tokens, forward + backward, by[ranking], forward, backward, penalty=fill.penalty)
+        again[example].append(new)
+    return again
+
+
+def score_sentences(batch: Batch, asked: Sequence[tuple[int, Tokens]]) -> list[tuple[float, float]]:
+    """(forward_score, backward_score) of whole sentences of examples, from scratch, by the exact models."""
+    columns: list[list[float]] = []
+    for side, turn in ((batch.forward, 1), (batch.backward, -1)):
+        tree, scores = side.prefixes, list[float]()
+        model = getattr(tree.model, "exact", tree.model)
+        for first in range(0, len(asked), tree.max_rows):
+            some = asked[first : first + tree.max_rows]
+            conditions = select_conditions(tree.conditions, [side.roots[example] for example, _ in some])
+            scores += model.start([tokens[::turn] for _, tokens in some], conditions)[2].tolist()
+        columns.append(scores)
+    return list(zip(*columns, strict=True))
