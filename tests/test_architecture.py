@@ -20,13 +20,14 @@ ALLOWED = {
     "constraints": {"search"},
     "lengths": {"search"},
     "baselines": {"search"},
-    "checks": {"search"},
+    "checks": {"search", "constraints"},
     "methods": CORE | {"checks"},
     "text": {"search"},  # for `Gap`, which is one type in templates of words and of ids
     "models": {"search", "lengths", "text"},  # a model directory holds its words, and how lengths compare under it
     "vision": {"text"},
     "data": {"text"},
-    "infiller": CORE | {"checks", "methods", "models", "text", "vision"},
+    "pictures": {"search", "models", "vision"},
+    "infiller": CORE | {"checks", "methods", "models", "text", "vision", "pictures"},
     "training": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller"},
     "evaluation": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,

@@ -57,6 +57,15 @@ OPTIONS = {
     "ids": "--feature-ids",
     "conditions": "--features",
     "val_share": "--val-share",
+    "texts": "--text",
+    **{
+        name: "--" + name.replace("_", "-")
+        for name in (
+            *("allow_missing_features", "batch_size", "cell", "clip_norm", "cutoffs", "data", "dropout", "ema_decay"),
+            *("encoder", "epochs", "features", "init", "learning_rate", "min_count", "missing", "patience"),
+            *("picture_dropout", "seed", "warmup_steps", "weight_decay"),
+        )
+    },
 }
 """What an option is called here, where Python has another name for it."""
 

@@ -24,6 +24,7 @@ from bibs.cli.eval_options import (
     load_vectors,
     parse_numbers,
 )
+from bibs.cli.stopping import begins_anew
 
 if TYPE_CHECKING:
     from bibs.evaluation.calibration import Calibration
@@ -65,7 +66,7 @@ def calibrate(
         num_beams=num_beams,
         num_rounds=num_rounds,
     )
-    with progress_bars() as progress:
+    with begins_anew(), progress_bars() as progress:
         result = run(
             data=data,
             model=model,

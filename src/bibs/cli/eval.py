@@ -16,6 +16,7 @@ from bibs.cli.eval_convergence import convergence
 from bibs.cli.eval_diversity import diversity
 from bibs.cli.eval_madlibs import madlibs, madlibs_captions
 from bibs.cli.eval_options import BUNDLED, Data, Model, Split, VectorIds, Vectors, load_vectors
+from bibs.cli.stopping import begins_anew
 
 if TYPE_CHECKING:
     from bibs.evaluation.nll import Likelihood
@@ -48,7 +49,8 @@ def nll(
     from bibs.evaluation.nll import evaluate_likelihood
 
     console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+    bars = Progress(console=console, disable=not console.is_terminal, transient=True)
+    with begins_anew(), bars as bar:
         task = bar.add_task("captions", total=None)
         result = evaluate_likelihood(
             model,

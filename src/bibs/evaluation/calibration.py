@@ -21,7 +21,7 @@ from bibs.evaluation.length_fit import Observation, fit_prior
 from bibs.evaluation.methods import Method, PairFiller, needed_features
 from bibs.evaluation.processes import do_slices
 from bibs.evaluation.runs import Progress
-from bibs.evaluation.tasks import Example, caption_examples, draw_captions
+from bibs.evaluation.tasks import Example, caption_examples, cut_blank, draw_captions
 from bibs.lengths import SCORE_KINDS, LengthPrior, LengthSettings, ScoreKind, join_scores
 from bibs.models.directory import lengths_file, load_models, save_length_prior
 from bibs.models.storage import make_directory
@@ -65,17 +65,27 @@ class Calibration:
 
 def calibrate(
     *,
-    data: Path,
+    data: Path | Sequence[Path],
     model: Path,
     output: Path | None = None,
     features: Features | None = None,
     settings: CalibrationSettings,
+    val_share: float = VAL_SHARE,
+    allow_missing_features: bool = False,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Fit the length prior of the pair in `model`, and write it there (or to `output`, a directory or a .json file)."""
-    images = hold_out(read_captions(data), VAL_SHARE)
-    blanks = _blanks(images, data, settings)
+    """Fit the length prior of the pair in `model`, and write it there (or to `output`, a directory or a .json file).
+
+    Where `data` has no split `val`, a `val_share` of it is held out, the same as in training. With
+    `allow_missing_features`, captions whose picture has no vector are left out.
+    """
+    files = [data] if isinstance(data, Path) else data
+    images = hold_out((image for path in files for image in read_captions(path)), val_share)
+    seen = images
+    if features is not None and allow_missing_features:
+        seen = [image for image in images if image.image_id in features]
+    blanks = _blanks(seen, ", ".join(map(str, files)), settings)
     if features is not None:
         features = needed_features(features, [example for _, example in blanks])
     pair = PairFiller(*load_models(model), features, settings.num_rounds, settings.seed)
@@ -119,16 +129,23 @@ _FITTED_LAST: tuple[ScoreKind, ...] = tuple(kind for kind in SCORE_KINDS if kind
 _METHODS: dict[ScoreKind, str] = {"sum": "bibs", "max": "rerank-max", "forward": "forward", "backward": "backward"}
 
 
-def _blanks(images: Sequence[CaptionedImage], data: Path, settings: CalibrationSettings) -> list[Blank]:
+def _blanks(images: Sequence[CaptionedImage], data: str, settings: CalibrationSettings) -> list[Blank]:
+    """A share that is too large for every caption is left out: short sentences can lose a quarter, not three."""
     wanted = [image for image in images if image.split == settings.split]
     if not wanted:
         raise ValueError(f"{data} has no split {settings.split!r}, only {', '.join(sorted({i.split for i in images}))}")
     captions = draw_captions(wanted, seed=settings.seed, limit=settings.limit)
-    return [
-        (removed, example)
-        for removed in settings.removed
-        for example in caption_examples(captions, removed=removed).examples
-    ]
+    blanks = []
+    for removed in settings.removed:
+        if long := [(image, words) for image, words in captions if cut_blank(words, removed)]:
+            blanks += [(removed, example) for example in caption_examples(long, removed=removed).examples]
+    if not blanks:
+        shares = ", ".join(map(str, settings.removed))
+        raise ValueError(
+            f"no caption is long enough to lose {shares} % of its words and keep one on either side: "
+            f"{len(captions)} tried"
+        )
+    return blanks
 
 
 def _sentence_counts(images: Sequence[CaptionedImage], split: str) -> tuple[int, ...]:

@@ -138,6 +138,8 @@ def load_length_prior(directory: Path | str) -> LengthPrior:
     if not path.exists():
         return UNFITTED
     values = load_json(path)
+    if values.get("format", FORMAT) != FORMAT:
+        raise ValueError(f"{path}: `format` must be {FORMAT}, but is {values['format']!r}")
     for kind in SCORE_KINDS:
         if not isinstance(values.get(kind), dict) or set(values[kind]) != {"word", "sentence"}:
             raise ValueError(f"{path}: `{kind}` must hold `word` and `sentence`, but is {values.get(kind)!r}")
