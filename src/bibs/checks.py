@@ -24,6 +24,9 @@ class CheckedModel:
         self.name = name
         self.model = model
         self.vocab_size = model.vocab_size
+        if hasattr(model, "exact"):  # a quick copy of another model
+            self.exact = CheckedModel(name, model.exact)
+            self.margin: float = getattr(model, "margin", 0.0)
 
     def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
         log_probs, state, scores = self.model.start(contexts, conditions)

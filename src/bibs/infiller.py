@@ -19,6 +19,7 @@ from bibs.constraints import least_words
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
 from bibs.methods import Options, find_fills, pick_settings, say_if_fewer
 from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
+from bibs.models.int8 import choose_precision, in_precision
 from bibs.models.ngram import NGramModel
 from bibs.pictures import PictureReader
 from bibs.search import Fill, StepModel, TracedPass
@@ -58,11 +59,14 @@ class Infiller:
         length_prior: LengthPrior = UNFITTED,
         max_words: int = MAX_WORDS,
         device: torch.device | str | None = None,
+        precision: str = "auto",
     ) -> None:
         """`encoder` turns pictures into the vectors that the models are conditioned on.
 
         `length_prior` says how fills of different lengths compare; `bibs calibrate` fits one. `max_words` is the most
-        that a template may have.
+        that a template may have. `precision` is that of the passes: "float32"; "int8", several times as fast for
+        recurrent models where the processor has the instructions; or "auto", int8 where it has them. Scores are
+        float32 in any case. `self.precision` says which it became.
         """
         if not isinstance(vocabulary, Vocabulary):
             raise ValueError(f"`vocabulary` must be a Vocabulary, but is {vocabulary!r:.60}")
@@ -77,6 +81,7 @@ class Infiller:
                 )
         self.forward = _on_device(forward, device)
         self.backward = _on_device(backward, device)
+        self.precision = choose_precision(precision, (self.forward, self.backward))
         self.vocabulary = vocabulary
         self.length_prior = length_prior
         self.max_words = _whole_number("max_words", max_words)
@@ -89,6 +94,7 @@ class Infiller:
         *,
         max_words: int = MAX_WORDS,
         device: torch.device | str | None = None,
+        precision: str = "auto",
     ) -> Infiller:
         """Load a model directory; without one, the caption model that comes with the package."""
         path = PRETRAINED if directory is None else _path(directory)
@@ -100,6 +106,7 @@ class Infiller:
             length_prior=load_length_prior(path),
             max_words=max_words,
             device=device,
+            precision=precision,
         )
 
     @classmethod
@@ -185,9 +192,8 @@ class Infiller:
         """Fill the blanks: one template gives a list of completions, best first; a list gives a list of such lists.
 
         `images` holds a picture (file, bytes, array or PIL image), a ready vector, or None for each template.
-        `must_include` holds words that must each stand somewhere in the blanks of every template, or one such list per
-        template: up to four words, or fewer phrases, which stay together and in order ("red bus"); `bad_words` holds
-        words that never fill a blank.
+        `must_include` holds words and phrases that must each stand somewhere in the blanks of every template, or one
+        such list per template; `bad_words` holds words that never fill a blank.
         With a `diversity_penalty` (2, say) the `num_return_sequences` completions differ in more of their words: they
         are searched one after the other, and a word loses so much for each one before that holds it.
         One bad template of a list raises a ValueError for all, or with `on_error="return"` stands in its place as one.
@@ -220,8 +226,8 @@ class Infiller:
                 results[place] = error
         given = [conditions[place] for place in parsed]
         found = find_fills(
-            self.forward,
-            self.backward,
+            in_precision(self.forward, self.precision),
+            in_precision(self.backward, self.precision),
             [template.row(self.vocabulary) for template in parsed.values()],
             method=method,
             conditions=None if all(condition is None for condition in given) else given,

@@ -27,10 +27,12 @@ def read_phrases(name: str, phrases: Any) -> list[tuple[str, ...]]:
 
 def banned_words(name: str, words: Any, vocabulary: Vocabulary) -> list[int]:
     """The ids of words that must not appear. What a model does not know cannot appear."""
-    read = read_phrases(name, words)
-    if several := [phrase for phrase in read if len(phrase) > 1]:
-        raise ValueError(f"`{name}` must hold single words, but holds {' '.join(several[0])!r}")
-    return [vocabulary.encode([word])[0] for (word,) in read if word in vocabulary]
+    banned = []
+    for phrase in read_phrases(name, words):
+        if len(phrase) > 1:
+            raise ValueError(f"`{name}` must hold single words, but holds {' '.join(phrase)!r}")
+        banned += vocabulary.encode(phrase) if phrase[0] in vocabulary else []
+    return banned
 
 
 def required_phrases(name: str, phrases: Any, vocabulary: Vocabulary, *, banned: Sequence[int]) -> list[Phrase]:
