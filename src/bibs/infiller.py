@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ from bibs.pictures import PictureReader
 from bibs.search import Fill, StepModel, TracedPass
 from bibs.text import SPECIALS, Phrase, Template, Vocabulary, banned_words, required_phrases, tokenize
 from bibs.vision import ImageEncoder, ImageLike
+from bibs.words import Reasons, Word, find_reasons, words_of
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
 
@@ -44,6 +46,9 @@ class Completion:
     backward_score: float
     rounds: int = 0
     trace: tuple[TracedPass, ...] = ()
+    words: tuple[Word, ...] = ()  # of `text`, where `alternatives` are asked for
+    start_score: float | None = None  # log P_g(START | all words): with the words' `backward`, backward_score
+    end_score: float | None = None  # log P_f(END | all words): with the words' `forward`, forward_score
 
 
 class Infiller:
@@ -149,6 +154,7 @@ class Infiller:
         must_include: Sequence[str] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         **options: Unpack[Options],
     ) -> list[Completion]: ...
 
@@ -161,6 +167,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         on_error: Literal["raise"] = ...,
         **options: Unpack[Options],
     ) -> list[list[Completion]]: ...
@@ -174,6 +181,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         on_error: Literal["return"],
         **options: Unpack[Options],
     ) -> list[list[Completion] | ValueError]: ...
@@ -186,6 +194,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = (),
         bad_words: Sequence[str] = (),
         method: str = "bibs",
+        alternatives: int | None = None,
         on_error: Literal["raise", "return"] = "raise",
         **options: Unpack[Options],
     ) -> list[Completion] | list[list[Completion]] | list[list[Completion] | ValueError]:
@@ -196,11 +205,15 @@ class Infiller:
         such list per template; `bad_words` holds words that never fill a blank.
         With a `diversity_penalty` (2, say) the `num_return_sequences` completions differ in more of their words: they
         are searched one after the other, and a word loses so much for each one before that holds it.
+        With `alternatives` (5, say) each completion has its `words` with their log probabilities, and so many others
+        that would have fitted where a word fills a blank; 0 gives the words alone.
         One bad template of a list raises a ValueError for all, or with `on_error="return"` stands in its place as one.
         `bibs.methods.Options` lists all the others, with their defaults.
         """
         if on_error not in ("raise", "return"):
             raise ValueError(f"`on_error` must be 'raise' or 'return', but is {on_error!r}")
+        if alternatives is not None and (type(alternatives) is not int or alternatives < 0):
+            raise ValueError(f"`alternatives` must be None or a whole number of at least 0, but is {alternatives!r}")
         one = isinstance(templates, str)
         options.setdefault("length_prior", self.length_prior)
         pick_settings(LengthSettings, options)  # a bad option is no fault of a template
@@ -225,18 +238,20 @@ class Infiller:
                     raise error if one or error is condition else ValueError(f"`templates[{place}]`: {error}") from None
                 results[place] = error
         given = [conditions[place] for place in parsed]
+        banned = (self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad)
         found = find_fills(
             in_precision(self.forward, self.precision),
             in_precision(self.backward, self.precision),
             [template.row(self.vocabulary) for template in parsed.values()],
             method=method,
             conditions=None if all(condition is None for condition in given) else given,
-            banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad),
+            banned=banned,
             must_include=[required[place] for place in parsed],
             **options,
         )
+        reasons = self._reasons(list(parsed.values()), found, given, banned, alternatives)
         for (place, template), fills in zip(parsed.items(), found, strict=True):
-            results[place] = [self._complete(template, fill) for fill in fills]
+            results[place] = [self._complete(template, fill, next(reasons)) for fill in fills]
         _say_if_nothing(results)
         say_if_fewer(results, options.get("num_return_sequences", 1))
         return results[0] if one else results  # type: ignore[return-value]
@@ -285,7 +300,7 @@ class Infiller:
         check_states("`must_include`", tuple(phrases))
         return phrases
 
-    def _complete(self, template: Template, fill: Fill) -> Completion:
+    def _complete(self, template: Template, fill: Fill, reasons: Reasons | None) -> Completion:
         blanks = template.cut(fill.tokens, fill.lengths)
         text, spans = template.render([self.vocabulary.decode(tokens) for tokens in blanks])
         return Completion(
@@ -298,7 +313,34 @@ class Infiller:
             backward_score=fill.backward_score,
             rounds=fill.rounds,
             trace=fill.trace,
+            words=words_of(template, text, fill, reasons, self.vocabulary) if reasons else (),
+            start_score=reasons.backward[0] if reasons else None,
+            end_score=reasons.forward[-1] if reasons else None,
         )
+
+    def _reasons(
+        self,
+        templates: Sequence[Template],
+        found: Sequence[Sequence[Fill]],
+        conditions: Sequence[Any],
+        banned: Sequence[int],
+        alternatives: int | None,
+    ) -> Iterator[Reasons | None]:
+        """What the models say of the words of every fill, one after the other; None each, if nobody asked."""
+        if alternatives is None:
+            return itertools.repeat(None)
+        rows = [(template, fill) for template, fills in zip(templates, found, strict=True) for fill in fills]
+        given = [condition for condition, fills in zip(conditions, found, strict=True) for _ in fills]
+        reasons = find_reasons(
+            self.forward,
+            self.backward,
+            [fill.tokens for _, fill in rows],
+            [template.slots(self.vocabulary, fill.lengths) for template, fill in rows],
+            count=alternatives,
+            banned=banned,
+            conditions=None if all(condition is None for condition in given) else given,
+        )
+        return iter(reasons)
 
 
 def _say_if_nothing(results: Sequence[Sequence[Completion] | ValueError]) -> None:

@@ -235,6 +235,7 @@ def _as_row(message: str) -> str:
 def _answer(row: Row, completions: list[Completion], error: str) -> dict[str, Any]:
     filled = [asdict(completion) for completion in completions]
     for each in filled:
-        del each["trace"]
+        for name in ("trace", "words", "start_score", "end_score"):  # not asked for here
+            del each[name]
     named = {} if row.id is None else {"id": row.id}
     return {**named, "template": row.template, "completions": filled, **({"error": error} if error else {})}
