@@ -1,0 +1,174 @@
+// The page: what the user has chosen, what the service answers, and what is shown of it.
+
+import * as api from "./api.js";
+import { startAlternatives } from "./alternatives.js";
+import { byId } from "./dom.js";
+import { startEditor } from "./editor.js";
+import { startOptions } from "./options.js";
+import { pictureData, startPictures } from "./picture.js";
+import { startPlayer } from "./player.js";
+import { rowsOf } from "./results.js";
+import { fix } from "./sentence.js";
+import { startSharing } from "./share.js";
+import { decode, encode, requestFor } from "./state.js";
+
+const ALTERNATIVES = 7;
+const PATIENCE = 300; // milliseconds in which answers are awaited, to be shown together
+
+const state = decode(location.hash);
+let shown = encode(state); // the state on the page, as part of a link
+const past = []; // earlier states, to undo
+let answers = new Map(); // method -> {completions, warning} or {error}
+let running = new AbortController();
+
+const showSentence = startEditor(state, { change: (tokens) => change({ tokens }), spans: () => best()?.spans ?? [] });
+const showPicture = startPictures(state, { choose: (picture) => change({ picture }), fail: showError });
+const showSharing = startSharing(state);
+const options = startOptions(state, { change: () => change({}) });
+const loadPasses = startPlayer();
+const openAlternatives = startAlternatives({
+  use: (word, { blank, offset, span }) => change({ tokens: fix(state.tokens, blank, offset, word, span) }),
+  forbid: (word) => change({ bad_words: [...new Set([...state.bad_words, word.toLowerCase()])] }),
+});
+
+/** Every change goes this way: it is remembered, shown and searched. */
+function change(changes) {
+  Object.assign(state, changes);
+  if (encode(state) !== shown) past.push(shown);
+  showState();
+  search();
+}
+
+function restore(link) {
+  Object.assign(state, decode(link));
+  showState();
+  search();
+}
+
+function showState() {
+  shown = encode(state);
+  history.replaceState(null, "", shown ? `#${shown}` : location.pathname);
+  showSentence();
+  showPicture();
+  showSharing();
+  options.show();
+  byId("undo").disabled = past.length === 0;
+  byId("passes").open = state.open;
+}
+
+/** Ask for all methods at once; a newer search gives up the one before. */
+async function search() {
+  running.abort();
+  running = new AbortController();
+  const { signal } = running;
+  const found = new Map();
+  const present = () => {
+    if (signal.aborted) return;
+    answers = found;
+    showAnswers();
+  };
+  let patient = true;
+  const impatient = setTimeout(() => {
+    patient = false;
+    if (found.size) present();
+  }, PATIENCE);
+  byId("answers").setAttribute("aria-busy", "true");
+  const image = await pictureData(state.picture).catch(() => null);
+  await Promise.all(
+    state.methods.map(async (method) => {
+      const answer = await ask(method, image, signal);
+      found.set(method, answer);
+      if (!patient) present();
+    }),
+  );
+  clearTimeout(impatient);
+  if (signal.aborted) return;
+  present();
+  byId("answers").removeAttribute("aria-busy");
+  byId("said").textContent = best() ? `Found: ${best().text}` : "";
+  if (state.open) loadPasses(answers.get("bibs")?.completions?.[0], state.options.start);
+}
+
+async function ask(method, image, signal) {
+  const request = { ...requestFor(state, method), alternatives: ALTERNATIVES };
+  if (image) request.image = image;
+  if (state.open && method === "bibs") request.trace = true;
+  try {
+    const { results } = await api.fill(request, signal);
+    return results[0];
+  } catch (error) {
+    return { error: error.message };
+  }
+}
+
+/** Where all methods say that the same is wrong, it is said once, and the answers before it stay in place. */
+function showAnswers() {
+  const errors = new Set(state.methods.map((method) => answers.get(method)?.error));
+  const [common] = errors.size === 1 ? errors : [];
+  showError(state.methods.length ? (common ?? "") : "Choose a method below.");
+  const table = byId("answers");
+  table.classList.toggle("stale", Boolean(common));
+  if (common) return;
+  const found = state.methods.flatMap((method) => answers.get(method)?.completions ?? []);
+  const highest = Math.max(...found.map(({ score }) => score ?? -Infinity));
+  for (const body of [...table.tBodies]) body.remove();
+  table.append(...state.methods.map((method) => rowsOf(method, answers.get(method) ?? null, highest)));
+  fitTable();
+}
+
+/** Sentences that are too long for the columns of a table are set as paragraphs. */
+function fitTable() {
+  const table = byId("answers");
+  table.classList.remove("flow");
+  table.classList.toggle("flow", table.scrollWidth > table.parentElement.clientWidth);
+}
+
+function showError(text) {
+  byId("error").textContent = text;
+}
+
+/** The answer that the sentence takes words from: that of bibs, or of the first method shown. */
+function best() {
+  return (answers.get("bibs") ?? answers.get(state.methods[0]))?.completions?.[0];
+}
+
+function showStatus(kind, text) {
+  const status = byId("status");
+  if (status.dataset.kind === kind) return;
+  status.dataset.kind = kind;
+  status.textContent = text;
+}
+
+function askForKey() {
+  const dialog = byId("key-dialog");
+  if (!dialog.open) dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue && byId("key").value), { once: true });
+  });
+}
+
+async function offerWhatThereIs() {
+  const [{ methods }, { data }] = await Promise.all([api.methods(), api.models()]);
+  options.offer(methods);
+  if (data[0].pictures) return;
+  byId("stage").classList.add("words-alone");
+  if (state.picture !== "none") change({ picture: "none" });
+}
+
+byId("answers").addEventListener("click", (event) => {
+  const word = event.target.closest("button.word");
+  const completion = word && answers.get(word.dataset.method)?.completions?.[Number(word.dataset.place)];
+  if (completion) openAlternatives(word, completion, Number(word.dataset.word));
+});
+byId("passes").addEventListener("toggle", ({ target }) => {
+  if (target.open !== state.open) change({ open: target.open });
+});
+byId("undo").addEventListener("click", () => past.length && restore(past.pop()));
+byId("start-over").addEventListener("click", () => change(decode("")));
+addEventListener("resize", fitTable);
+addEventListener("hashchange", () => location.hash.slice(1) !== shown && restore(location.hash));
+
+api.listen(showStatus, askForKey);
+showState();
+search();
+offerWhatThereIs();
