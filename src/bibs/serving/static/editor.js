@@ -30,7 +30,7 @@ export function startEditor(state, { change, spans }) {
     if (focused !== null) sentence.querySelector(`[data-index="${focused}"]`)?.focus();
     if (document.activeElement !== typed) typed.value = format(state.tokens);
     length.disabled = !state.tokens.some((token) => token.blank);
-    length.textContent = hasSlots(state.tokens) || length.disabled ? "Let the length be open" : "Keep the length found";
+    length.textContent = hasSlots(state.tokens) || length.disabled ? "Any length" : "This length";
   };
 }
 

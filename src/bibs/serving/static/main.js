@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { startAlternatives } from "./alternatives.js";
-import { byId } from "./dom.js";
+import { byId, make } from "./dom.js";
 import { startEditor } from "./editor.js";
 import { startOptions } from "./options.js";
 import { pictureData, startPictures } from "./picture.js";
@@ -52,8 +52,24 @@ function showState() {
   showPicture();
   showSharing();
   options.show();
+  showRules();
   byId("undo").disabled = past.length === 0;
   byId("passes").open = state.open;
+}
+
+/** The words that were forbidden or demanded, each a button that takes the rule back. */
+function showRules() {
+  const rule = (kind, text) => (word) =>
+    make(
+      "button",
+      { type: "button", onclick: () => change({ [kind]: state[kind].filter((other) => other !== word) }) },
+      make("span", { class: "unseen" }, "Take back: "),
+      `${text} “${word}” ×`,
+    );
+  byId("rules").replaceChildren(
+    ...state.must_include.map(rule("must_include", "must have")),
+    ...state.bad_words.map(rule("bad_words", "never")),
+  );
 }
 
 /** Ask for all methods at once; a newer search gives up the one before. */
@@ -91,7 +107,8 @@ async function search() {
 
 async function ask(method, image, signal) {
   const request = { ...requestFor(state, method), alternatives: ALTERNATIVES };
-  if (image) request.image = image;
+  request.template = [request.template]; // in a list, a template that cannot be filled is an answer, not a failure
+  if (image) request.image = [image];
   if (state.open && method === "bibs") request.trace = true;
   try {
     const { results } = await api.fill(request, signal);
