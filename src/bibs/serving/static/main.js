@@ -128,8 +128,12 @@ function showAnswers() {
   if (common) return;
   const found = state.methods.flatMap((method) => answers.get(method)?.completions ?? []);
   const highest = Math.max(...found.map(({ score }) => score ?? -Infinity));
-  for (const body of [...table.tBodies]) body.remove();
-  table.append(...state.methods.map((method) => rowsOf(method, answers.get(method) ?? null, highest)));
+  const before = new Map([...table.tBodies].map((body) => [body.dataset.method, body]));
+  const bodies = state.methods.map((method) => {
+    const waits = !answers.has(method) && before.has(method); // what was found before stays until there is better
+    return waits ? before.get(method) : rowsOf(method, answers.get(method) ?? null, highest);
+  });
+  table.replaceChildren(table.tHead, ...bodies);
   fitTable();
 }
 
@@ -160,6 +164,7 @@ function askForKey() {
   const dialog = byId("key-dialog");
   if (!dialog.open) dialog.showModal();
   return new Promise((resolve) => {
+    // A key is asked for once, however many requests wait for it.
     dialog.addEventListener("close", () => resolve(dialog.returnValue && byId("key").value), { once: true });
   });
 }
