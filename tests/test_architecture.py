@@ -14,7 +14,7 @@ import bibs
 
 PACKAGE = Path(bibs.__file__).parent
 CORE = {"search", "constraints", "lengths", "baselines"}
-ANYTHING = CORE | {"methods", "models", "text", "vision", "data", "infiller", "training", "evaluation"}
+ANYTHING = CORE | {"methods", "models", "text", "words", "vision", "data", "infiller", "training", "evaluation"}
 ALLOWED = {
     "search": set(),
     "constraints": {"search"},
@@ -23,9 +23,10 @@ ALLOWED = {
     "methods": CORE,
     "text": {"search"},  # for `Gap`, which is one type in templates of words and of ids
     "models": {"search", "lengths", "text"},  # a model directory holds its words, and how lengths compare under it
+    "words": {"search", "text"},
     "vision": {"text"},
     "data": {"text"},
-    "infiller": CORE | {"methods", "models", "text", "vision"},
+    "infiller": CORE | {"methods", "models", "text", "words", "vision"},
     "training": CORE | {"methods", "models", "text", "vision", "data", "infiller"},
     "evaluation": CORE | {"methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from bibs.models.ngram import NGramModel
 from bibs.search import Fill, StepModel, TracedPass
 from bibs.text import Template, Vocabulary, tokenize
 from bibs.vision import ImageEncoder, ImageLike, encode_each, make_encoder
+from bibs.words import Reasons, Word, find_reasons, words_of
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
 
@@ -40,6 +42,9 @@ class Completion:
     backward_score: float
     rounds: int = 0
     trace: tuple[TracedPass, ...] = ()
+    words: tuple[Word, ...] = ()  # of `text`, where `alternatives` are asked for
+    start_score: float | None = None  # log P_g(START | all words): with the words' `backward`, backward_score
+    end_score: float | None = None  # log P_f(END | all words): with the words' `forward`, forward_score
 
 
 class Infiller:
@@ -131,6 +136,7 @@ class Infiller:
         must_include: Sequence[str] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         **options: Unpack[Options],
     ) -> list[Completion]: ...
 
@@ -143,6 +149,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         on_error: Literal["raise"] = ...,
         **options: Unpack[Options],
     ) -> list[list[Completion]]: ...
@@ -156,6 +163,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         on_error: Literal["return"],
         **options: Unpack[Options],
     ) -> list[list[Completion] | ValueError]: ...
@@ -168,6 +176,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = (),
         bad_words: Sequence[str] = (),
         method: str = "bibs",
+        alternatives: int | None = None,
         on_error: Literal["raise", "return"] = "raise",
         **options: Unpack[Options],
     ) -> list[Completion] | list[list[Completion]] | list[list[Completion] | ValueError]:
@@ -178,11 +187,15 @@ class Infiller:
         such list per template; `bad_words` holds words that never fill a blank.
         With a `diversity_penalty` (2, say) the `num_return_sequences` completions differ in more of their words: they
         are searched one after the other, and a word loses so much for each one before that holds it.
+        With `alternatives` (5, say) each completion has its `words` with their log probabilities, and so many others
+        that would have fitted where a word fills a blank; 0 gives the words alone.
         One bad template of a list raises a ValueError for all, or with `on_error="return"` stands in its place as one.
         `bibs.methods.Options` lists all the others, with their defaults.
         """
         if on_error not in ("raise", "return"):
             raise ValueError(f"`on_error` must be 'raise' or 'return', but is {on_error!r}")
+        if alternatives is not None and (type(alternatives) is not int or alternatives < 0):
+            raise ValueError(f"`alternatives` must be None or a whole number of at least 0, but is {alternatives!r}")
         one = isinstance(templates, str)
         options.setdefault("length_prior", self.length_prior)
         pick_settings(LengthSettings, options)  # a bad option is no fault of a template
@@ -207,18 +220,20 @@ class Infiller:
                     raise error if one or error is condition else ValueError(f"`templates[{place}]`: {error}") from None
                 results[place] = error
         given = [conditions[place] for place in parsed]
+        banned = (self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad)
         found = find_fills(
             self.forward,
             self.backward,
             [template.row(self.vocabulary) for template in parsed.values()],
             method=method,
             conditions=None if all(condition is None for condition in given) else given,
-            banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad),
+            banned=banned,
             must_include=[required[place] for place in parsed],
             **options,
         )
+        reasons = self._reasons(list(parsed.values()), found, given, banned, alternatives)
         for (place, template), fills in zip(parsed.items(), found, strict=True):
-            results[place] = [self._complete(template, fill) for fill in fills]
+            results[place] = [self._complete(template, fill, next(reasons)) for fill in fills]
         _say_if_nothing(results)
         say_if_fewer(results, options.get("num_return_sequences", 1))
         return results[0] if one else results  # type: ignore[return-value]
@@ -277,7 +292,7 @@ class Infiller:
                 raise ValueError(f"`must_include` must hold no word of `bad_words`, but holds {word!r}")
         return self.vocabulary.encode(words)
 
-    def _complete(self, template: Template, fill: Fill) -> Completion:
+    def _complete(self, template: Template, fill: Fill, reasons: Reasons | None) -> Completion:
         blanks = template.cut(fill.tokens, fill.lengths)
         text, spans = template.render([self.vocabulary.decode(tokens) for tokens in blanks])
         return Completion(
@@ -290,7 +305,35 @@ class Infiller:
             backward_score=fill.backward_score,
             rounds=fill.rounds,
             trace=fill.trace,
+            words=words_of(template, text, fill, reasons, self.vocabulary) if reasons else (),
+            start_score=reasons.backward[0] if reasons else None,
+            end_score=reasons.forward[-1] if reasons else None,
         )
+
+    def _reasons(
+        self,
+        templates: Sequence[Template],
+        found: Sequence[Sequence[Fill]],
+        conditions: Sequence[Any],
+        banned: Sequence[int],
+        alternatives: int | None,
+    ) -> Iterator[Reasons | None]:
+        """What the models say of the words of every fill, one after the other; None each, if nobody asked."""
+        if alternatives is None:
+            return itertools.repeat(None)
+        rows = [(template, fill) for template, fills in zip(templates, found, strict=True) for fill in fills]
+        places = [template.cut(range(len(fill.tokens)), fill.lengths) for template, fill in rows]
+        given = [condition for condition, fills in zip(conditions, found, strict=True) for _ in fills]
+        reasons = find_reasons(
+            self.forward,
+            self.backward,
+            [fill.tokens for _, fill in rows],
+            [list(itertools.chain.from_iterable(blanks)) for blanks in places],
+            count=alternatives,
+            banned=banned,
+            conditions=None if all(condition is None for condition in given) else given,
+        )
+        return iter(reasons)
 
     def _conditions(self, images: Any, count: int, one: bool) -> list[Any]:
         """Per template: a vector as it is, a picture encoded, None where there is nothing to see, or what is wrong."""

@@ -13,6 +13,7 @@ from bibs.cli.calibrate import calibrate
 from bibs.cli.eval import app as eval_app
 from bibs.cli.features import features
 from bibs.cli.fill import fill
+from bibs.cli.serve import serve
 from bibs.cli.train import train
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ app.command()(fill)
 app.command()(features)
 app.command()(train)
 app.command()(calibrate)
+app.command()(serve)
 app.add_typer(eval_app, name="eval")
 
 

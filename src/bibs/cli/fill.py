@@ -204,5 +204,6 @@ class Printer:
 def _row(template: str, completions: list[Completion], error: str) -> dict[str, Any]:
     rows = [asdict(completion) for completion in completions]
     for row in rows:
-        del row["trace"]
+        for name in ("trace", "words", "start_score", "end_score"):  # not asked for here
+            del row[name]
     return {"template": template, "completions": rows, **({"error": error} if error else {})}
