@@ -34,9 +34,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(port: int, *options: str) -> Iterator[str]:
+def serving(port: int) -> Iterator[str]:
     """`bibs serve` with the bundled model, until the block ends."""
-    process = subprocess.Popen([sys.executable, "-m", "bibs", "serve", "--port", str(port), *options])
+    process = subprocess.Popen([sys.executable, "-m", "bibs", "serve", "--port", str(port), "--quiet"])
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(600):

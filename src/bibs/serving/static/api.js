@@ -8,7 +8,9 @@ const LONGEST_WAIT = 4000;
 
 let tell = () => {};
 let askForKey = async () => null;
-let comeback = null; // one promise for all requests that wait while the service is away
+// One promise each for all requests that wait: while the service is away, and for a key.
+let comeback = null;
+let keyGiven = null;
 
 /** `status(kind, text)` is told how things stand: live, busy or away. `key()` asks the user for an API key. */
 export function listen(status, key) {
@@ -22,17 +24,17 @@ export const models = () => ask("v1/models");
 /** The answer of the service; where it is away or busy, the request is sent again until it is answered. */
 async function ask(path, { body, signal } = {}) {
   for (;;) {
-    const response = await send(path, body, signal);
+    const key = sessionStorage.getItem("bibs-key");
+    const response = await send(path, body, signal, key);
     if (response === null || response.status === 502) await waitForService(signal);
     else if (response.status === 503) await waitInLine(response, signal);
-    else if (response.status === 401) await waitForKey();
+    else if (response.status === 401) await waitForKey(key);
     else return read(response);
   }
 }
 
-async function send(path, body, signal) {
+async function send(path, body, signal, key = null) {
   const headers = { "content-type": "application/json" };
-  const key = sessionStorage.getItem("bibs-key");
   if (key) headers.authorization = `Bearer ${key}`;
   const options = body === undefined ? { headers, signal } : { method: "POST", body: JSON.stringify(body), headers, signal };
   try {
@@ -75,8 +77,10 @@ async function waitInLine(response, signal) {
   await Promise.race([sleep(1000 * Math.min(seconds, 10)), whenAborted(signal)]);
 }
 
-async function waitForKey() {
-  const key = await askForKey();
+async function waitForKey(refused) {
+  if (sessionStorage.getItem("bibs-key") !== refused) return; // another has been given since
+  keyGiven ??= askForKey().finally(() => (keyGiven = null));
+  const key = await keyGiven;
   if (!key) throw new Refused("this service wants an API key");
   sessionStorage.setItem("bibs-key", key);
 }

@@ -162,9 +162,8 @@ function showStatus(kind, text) {
 
 function askForKey() {
   const dialog = byId("key-dialog");
-  if (!dialog.open) dialog.showModal();
+  dialog.showModal();
   return new Promise((resolve) => {
-    // A key is asked for once, however many requests wait for it.
     dialog.addEventListener("close", () => resolve(dialog.returnValue && byId("key").value), { once: true });
   });
 }
@@ -173,7 +172,8 @@ async function offerWhatThereIs() {
   const [{ methods }, { data }] = await Promise.all([api.methods(), api.models()]);
   options.offer(methods);
   if (data[0].pictures) return;
-  byId("stage").classList.add("words-alone");
+  byId("pictures").hidden = true;
+  byId("no-picture").textContent = `No pictures here: ${data[0].why_no_pictures ?? "the model reads words alone"}`;
   if (state.picture !== "none") change({ picture: "none" });
 }
 

@@ -7,10 +7,9 @@ const key = (words) => words.join(" ");
 
 /** The passes of the far side that a pass hears: the last one, or with two chains of passes the last of either. */
 export function heardBy(trace, number, start) {
-  if (start !== "both") return number > 0 ? [trace[number - 1]] : [];
-  const step = Math.floor(number / 2);
-  const partner = (number + 1) % 2; // the two passes of a step are forward and backward
-  return [step - 1, step - 2].filter((earlier) => earlier >= 0).map((earlier) => trace[2 * earlier + partner]);
+  const { step, direction } = trace[number];
+  const back = start === "both" ? 2 : 1;
+  return trace.filter((pass) => pass.direction !== direction && pass.step < step && pass.step >= step - back);
 }
 
 /** The partial fills of so many words, in the order in which the pass read them. */
