@@ -14,7 +14,7 @@ from importlib import import_module
 
 from bibs.vision import MissingExtraError
 
-for package in ("fastapi", "multipart", "prometheus_client", "uvicorn"):
+for package in ("fastapi", "prometheus_client", "python_multipart", "uvicorn"):
     try:
         import_module(package)
     except ImportError as error:

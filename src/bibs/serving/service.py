@@ -18,7 +18,7 @@ from .checks import Checked, RefusedError, check_fill
 from .pictures import Pictures, from_base64
 from .schemas import FillRequest
 from .settings import ServiceSettings
-from .watching import Metrics
+from .watching import LOG, Metrics, describe
 
 Example: TypeAlias = tuple[str, Tensor | None, tuple[str, ...]]
 """A template, the vector of its picture, and the words that it must include."""
@@ -54,7 +54,10 @@ class Service:
         """Start the thread that owns the model, and run once through everything: the first request need not wait."""
         sizes = {"max_items": self.settings.batch_size, "max_wait": self.settings.batch_wait}
         self.batcher = Batcher(self._run, **sizes, on_batch=self.metrics.decoded)  # type: ignore[arg-type]
-        await self.fill(FillRequest(template="_ _ ___", alternatives=1))
+        try:
+            await self.fill(FillRequest(template="_ _ ___", alternatives=1))
+        except Exception as error:  # a model may have little to say here, and much elsewhere
+            LOG.warning("could not warm up", extra={"fields": describe(error, with_text=True)})
 
     def stop(self) -> None:
         if self.batcher is not None:
