@@ -6,6 +6,7 @@ Where an answer is expected, the service is asked for it beside the page.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
@@ -16,14 +17,15 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from conftest import settle
 
 import bibs
 from bibs.text import Template
+from browsing import settle
 
 STATIC = Path(bibs.__file__).parent / "serving" / "static"
 INDEX = STATIC / "index.html"
 METHODS = ("forward", "backward", "bibs")
+MINUS = "\N{MINUS SIGN}"
 FIRST = "A cat sitting _ _ _ _ _ into the camera."
 
 
@@ -101,7 +103,7 @@ def test_three_searches_fill_the_same_blank_and_only_the_one_way_searches_clash(
         words = found["words"]
         joins = {
             (before["text"], after["text"]): -before["backward"] - after["forward"]
-            for before, after in zip(words, words[1:], strict=False)
+            for before, after in itertools.pairwise(words)
             if before["blank"] == 0 or after["blank"] == 0
         }
         worst = max(joins, key=joins.get)
@@ -192,7 +194,8 @@ def test_a_picture_may_be_dropped(open_page):
               const blob = await (await fetch("static/photos/rocket.jpg")).blob();
               const data = new DataTransfer();
               data.items.add(new File([blob], "mine.jpg", { type: "image/jpeg" }));
-              document.getElementById("stage").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+              const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true });
+              document.getElementById("stage").dispatchEvent(drop);
             }"""
         )
     assert page.locator("#picture").get_attribute("src").startswith("blob:")
@@ -267,10 +270,16 @@ def test_one_steps_and_plays_through_the_passes(open_page, service):
     page.click("#forth")
     assert page.inner_text("#moment-said") == f"Pass 2 of {len(trace)}, left to right, slot 2 of 5"
     kept = sorted(trace[number]["frontiers"][2], key=lambda partial: -partial["score"])
-    assert page.locator("#kept li span:first-child").all_inner_texts() == [" ".join(part["words"]) for part in kept]
+    assert page.locator("#kept tbody td:first-child").all_inner_texts() == [" ".join(part["words"]) for part in kept]
     heard = sorted(trace[0]["frontiers"][3], key=lambda partial: -partial["score"])
     expected = [" ".join(part["words"][::-1]) for part in heard]
-    assert page.locator("#heard li span:first-child").all_inner_texts() == expected
+    assert page.locator("#heard tbody td:first-child").all_inner_texts() == expected
+    messages = [
+        max((far["score"] for far in trace[0]["frontiers"][4] if far["words"][-1] == part["words"][-1]), default=None)
+        for part in kept
+    ]
+    shown = ["·" if score is None else f"{score:.1f}".replace("-", MINUS) for score in messages]
+    assert page.locator("#kept tbody td:last-child").all_inner_texts() == shown
     parents = {part["words"][0] for part in kept}
     losers = [part["words"][0] for part in trace[number]["frontiers"][1] if part["words"][0] not in parents]
     assert sorted(page.locator("#lattice .node.dead text").all_text_contents()) == sorted(losers)
@@ -291,7 +300,7 @@ def test_from_both_ends_a_pass_hears_the_last_two_of_the_far_side(open_page, ser
     heard = {tuple(part["words"]): part["score"] for k in (1, 3) for part in trace[k]["frontiers"][4]}
     best = sorted(heard, key=lambda words: -heard[words])[:5]
     expected = [" ".join(words[::-1]) for words in best]
-    assert page.locator("#heard li span:first-child").all_inner_texts() == expected
+    assert page.locator("#heard tbody td:first-child").all_inner_texts() == expected
 
 
 def test_several_answers_stand_below_each_other(open_page, service):

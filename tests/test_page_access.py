@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from conftest import settle
 
 import bibs
+from browsing import settle
 
 STATIC = Path(bibs.__file__).parent / "serving" / "static"
 NAMED = {"button", "textbox", "radio", "checkbox", "slider", "combobox", "image", "link", "dialog", "table", "group"}
@@ -42,9 +42,10 @@ CONTRAST = """() => {
 
 FOCUSED = """() => {
   const node = document.activeElement;
-  const shown = node.matches("input[type=radio], input[type=checkbox], input[type=file]") ? node.nextElementSibling : node;
-  const all = [...document.querySelectorAll("*")];
-  return { place: all.indexOf(node), name: node.id || node.className || node.name || node.tagName, ring: getComputedStyle(shown).outlineStyle };
+  const hidden = node.matches("input[type=radio], input[type=checkbox], input[type=file]"); // its label shows it
+  const place = [...document.querySelectorAll("*")].indexOf(node);
+  const name = node.id || node.className || node.name || node.tagName;
+  return { place, name, ring: getComputedStyle(hidden ? node.nextElementSibling : node).outlineStyle };
 }"""
 
 
@@ -173,5 +174,5 @@ def test_nothing_is_inline_or_foreign(service):
     assert "unsafe" not in policy
     assert "default-src 'self'" in policy or "default-src 'none'" in policy
     for path in STATIC.glob("*.*"):
-        foreign = [found for found in re.findall(r"https?://[^\s\"')]+", path.read_text(encoding="utf-8"))]
+        foreign = re.findall(r"https?://[^\s\"')]+", path.read_text(encoding="utf-8"))
         assert all(found.startswith("http://www.w3.org/") for found in foreign), path.name

@@ -36,9 +36,9 @@ async function ask(path, { body, signal } = {}) {
 async function send(path, body, signal, key = null) {
   const headers = { "content-type": "application/json" };
   if (key) headers.authorization = `Bearer ${key}`;
-  const options = body === undefined ? { headers, signal } : { method: "POST", body: JSON.stringify(body), headers, signal };
+  const given = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
   try {
-    return await fetch(path, options);
+    return await fetch(path, { headers, signal, ...given });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     return null; // no service at the other end

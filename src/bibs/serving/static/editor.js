@@ -22,7 +22,9 @@ export function startEditor(state, { change, spans }) {
   });
   typed.addEventListener("input", debounced(() => change(parse(typed.value)), 250));
   typed.form.addEventListener("submit", (event) => event.preventDefault());
-  length.addEventListener("click", () => change(hasSlots(state.tokens) ? loosen(state.tokens) : tightenAll(state.tokens, spans())));
+  length.addEventListener("click", () => {
+    change(hasSlots(state.tokens) ? loosen(state.tokens) : tightenAll(state.tokens, spans()));
+  });
 
   return function show() {
     const focused = sentence.contains(document.activeElement) ? document.activeElement.dataset.index : null;

@@ -69,25 +69,25 @@ function word(node, text) {
   return draw("text", { x: middle(node.column), y: line(node.row) + 5, "text-anchor": "middle", ...tight }, text);
 }
 
-const CURVE = { width: 300, height: 72, pad: 10 };
+const CURVE = { width: 320, height: 84, left: 44, pad: 10 };
 
 /** S of the best sentence of every pass; `choose(pass)` is called on a click. */
 export function scoreCurve(trace, current, choose) {
   const scores = trace.map((pass) => pass.score ?? Math.min(...trace.map((each) => each.score ?? 0)) - 10);
   const [low, high] = [Math.min(...scores), Math.max(...scores)];
-  const x = (index) => CURVE.pad + (index * (CURVE.width - 2 * CURVE.pad)) / Math.max(1, trace.length - 1);
+  const step = (CURVE.width - CURVE.left - CURVE.pad) / Math.max(1, trace.length - 1);
+  const x = (index) => CURVE.left + index * step;
   const y = (score) => CURVE.pad + ((high - score) / Math.max(1e-9, high - low)) * (CURVE.height - 2 * CURVE.pad);
   const points = scores.map((score, index) => `${x(index).toFixed(1)},${y(score).toFixed(1)}`).join(" ");
   return draw(
     "svg",
     { viewBox: `0 0 ${CURVE.width} ${CURVE.height}`, class: "curve", "aria-hidden": "true" },
+    ...[high, low].map((score) => draw("text", { x: 0, y: y(score) + 4 }, score.toFixed(1).replace("-", "−"))),
     draw("polyline", { points }),
-    ...scores.map((score, index) =>
-      draw(
-        "circle",
-        { cx: x(index), cy: y(score), r: index === current ? 5 : 3, class: index === current ? "now" : null, onclick: () => choose(index) },
-        draw("title", {}, `pass ${index + 1}: ${score.toFixed(1)}`),
-      ),
-    ),
+    ...scores.map((score, index) => {
+      const now = index === current ? { class: "now", r: 5 } : { r: 3 };
+      const title = draw("title", {}, `pass ${index + 1}: ${score.toFixed(1)}`);
+      return draw("circle", { cx: x(index), cy: y(score), ...now, onclick: () => choose(index) }, title);
+    }),
   );
 }

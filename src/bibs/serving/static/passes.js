@@ -12,10 +12,9 @@ export function heardBy(trace, number, start) {
   return trace.filter((pass) => pass.direction !== direction && pass.step < step && pass.step >= step - back);
 }
 
-/** The partial fills of so many words, in the order in which the pass read them. */
+/** The partial fills of so many words, as the pass read them; behind the last slot, its best fill. */
 function frontier(pass, depth, firstSlot) {
   if (depth < pass.frontiers.length) return pass.frontiers[depth];
-  if (pass.fills) return pass.fills;
   const words = pass.words.slice(firstSlot, firstSlot + pass.frontiers.length);
   return [{ words: pass.direction === "forward" ? words : words.reverse(), score: null }];
 }
@@ -23,22 +22,28 @@ function frontier(pass, depth, firstSlot) {
 /**
  * The lattice when pass `number` has just chosen the words of its slot `slot`.
  *
- * Nodes are {column, row, word, score, side, dead, best, current}, edges pairs of nodes or null for the text around the
+ * Nodes are {column, row, word, score, side, dead, best, message}, edges pairs of nodes or null for the text around the
  * blank. `firstSlot` is the place of the first slot among the words of the sentence.
  */
 export function lookAt(trace, number, slot, { start, firstSlot }) {
   const pass = trace[number];
   const width = pass.frontiers.length;
   const forward = pass.direction === "forward";
-  const top = frontier({ ...pass, fills: null, frontiers: pass.frontiers }, width, firstSlot)[0].words;
-  const near = grow(slot + 1, (depth) => frontier(pass, depth, firstSlot), (depth) => (forward ? depth - 1 : width - depth));
+  const top = frontier(pass, width, firstSlot)[0].words;
+  const near = grow(
+    slot + 1,
+    (depth) => frontier(pass, depth, firstSlot),
+    (depth) => (forward ? depth - 1 : width - depth),
+  );
   markDead(near);
   for (const node of near.nodes) node.best = key(node.words) === key(top.slice(0, node.words.length));
   const kept = near.nodes.filter((node) => node.words.length === slot + 1);
-  for (const node of kept) node.current = true;
+  const passes = heardBy(trace, number, start);
+  const messages = messagesOf(passes, width - slot);
+  for (const node of kept) node.message = messages.get(node.word) ?? null;
 
   const beams = Math.max(...pass.frontiers.map((partials) => partials.length), kept.length);
-  const heard = hear(heardBy(trace, number, start), width - 1 - slot, firstSlot).slice(0, beams);
+  const heard = hear(passes, width - 1 - slot, firstSlot).slice(0, beams);
   const far = grow(
     heard.length ? width - 1 - slot : 0,
     (depth) => heard.map(({ words, score }) => ({ words: words.slice(0, depth), score })),
@@ -46,14 +51,30 @@ export function lookAt(trace, number, slot, { start, firstSlot }) {
   );
   for (const node of far.nodes) node.side = "far";
   const ends = far.nodes.filter((node) => node.words.length === width - 1 - slot);
-  const joins = kept.flatMap((node) => (ends.length ? ends.map((end) => [node, end]) : heard.length ? [[node, null]] : []));
+  const partners = heard.length && !ends.length ? [null] : ends; // null: the text beyond the blank
+  const joins = kept.flatMap((node) => partners.map((partner) => [node, partner]));
   return { width, forward, column: forward ? slot : width - 1 - slot, near, far, joins, kept, heard };
+}
+
+/**
+ * What the far side says of the words of a slot: the most that its frontier comes to with each.
+ *
+ * The far side kept the best extensions of its frontier by that slot. For a word that it kept, the best partial fill
+ * with it is among them; of other words the trace does not tell. `depth` is the length of the extensions.
+ */
+function messagesOf(passes, depth) {
+  const messages = new Map();
+  for (const { words, score } of passes.flatMap((pass) => pass.frontiers[depth] ?? [])) {
+    messages.set(words.at(-1), Math.max(score, messages.get(words.at(-1)) ?? -Infinity));
+  }
+  return messages;
 }
 
 /** The distinct partial fills of the far side, best first. */
 function hear(passes, depth, firstSlot) {
   const found = new Map();
-  for (const partial of passes.flatMap((pass) => frontier(pass, depth, firstSlot))) found.set(key(partial.words), partial);
+  const partials = passes.flatMap((pass) => frontier(pass, depth, firstSlot));
+  for (const partial of partials) found.set(key(partial.words), partial);
   return [...found.values()].sort((a, b) => b.score - a.score);
 }
 

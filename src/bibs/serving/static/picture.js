@@ -1,7 +1,7 @@
 // The picture: one of three photographs, none, or one's own by button, drop or paste.
 //
-// `state.picture` is the name of a photograph, "none", or the base64 of a JPEG. One's own picture is made small before it
-// is sent: the model looks at no more than this, and a link can hold it.
+// `state.picture` is the name of a photograph, "none", or the base64 of a JPEG. One's own picture is made small before
+// it is sent: the model looks at no more than this, and a link can hold it.
 
 import { byId, make } from "./dom.js";
 

@@ -56,8 +56,8 @@ export function startPlayer() {
     follow(view);
     byId("curve").replaceChildren(scoreCurve(film.trace, pass, (chosen) => go(chosen * film.width)));
     byId("curve-said").textContent = `S of the best sentence of this pass: ${number(film.trace[pass].score)}`;
-    list("kept", view.kept.toSorted((a, b) => b.score - a.score), view.forward, "nothing");
-    const silence = slot === film.width - 1 ? "only the given words beyond the blank" : "nothing yet: a plain beam search";
+    list("kept", view.kept, view.forward);
+    const silence = view.heard.length ? "the given words beyond the blank" : "nothing yet: a plain beam search";
     list("heard", view.heard.filter(({ words }) => words.length), !view.forward, silence);
   }
 
@@ -78,14 +78,20 @@ export function startPlayer() {
     const firstSlot = completion.words.findIndex((word) => word.blank !== null);
     const width = trace[0].frontiers.length;
     const text = (index) => completion.words[index]?.text ?? "";
-    film = { trace, width, start, firstSlot, around: [text(firstSlot - 1) || "start", text(firstSlot + width) || "end"] };
+    const around = [text(firstSlot - 1) || "start", text(firstSlot + width) || "end"];
+    film = { trace, width, start, firstSlot, around };
     go(0);
   };
 }
 
-function list(id, partials, fromLeft, silence) {
-  const items = partials.map(({ words, score }) =>
-    make("li", {}, make("span", {}, readable(words, fromLeft)), make("span", { class: "score" }, score === null ? "" : number(score))),
-  );
-  byId(id).replaceChildren(...(items.length ? items : [make("li", { class: "silence" }, silence)]));
+/** Partial fills with their running scores, and in a table with a third column with the far side's message. */
+function list(id, partials, fromLeft, silence = "") {
+  const table = byId(id);
+  const columns = table.tHead.rows[0].cells.length;
+  const rows = partials.map(({ words, score, message = null }) => {
+    const numbers = [score, message].slice(0, columns - 1).map((value) => (value === null ? "·" : number(value)));
+    return make("tr", {}, ...[readable(words, fromLeft), ...numbers].map((text) => make("td", {}, text)));
+  });
+  const silent = make("tr", {}, make("td", { colspan: columns, class: "silence" }, silence));
+  table.tBodies[0].replaceChildren(...(rows.length ? rows : [silent]));
 }

@@ -6,7 +6,7 @@ import { encode, requestFor } from "./state.js";
 
 const KINDS = { python, curl, link };
 
-/** `failed()` is called where the browser does not let us write to the clipboard. */
+/** Gives a function that shows the state anew. */
 export function startSharing(state) {
   let kind = "python";
   const [code, said] = [byId("share-code"), byId("share-said")];
@@ -62,8 +62,9 @@ export function curl(state) {
   if (state.picture === "none") {
     return `curl -s ${address} -H 'content-type: application/json' \\\n  -d '${body}'`;
   }
-  const fetchPhoto = isOwn(state.picture) ? "" : `curl -sO ${new URL(`static/photos/${state.picture}.jpg`, address.origin)}\n`;
-  return `${fetchPhoto}curl -s ${address} -F 'request=${body}' \\\n  -F image=@${fileOf(state.picture)}`;
+  const photo = new URL(`static/photos/${state.picture}.jpg`, location.href);
+  const first = isOwn(state.picture) ? "" : `curl -sO ${photo}\n`;
+  return `${first}curl -s ${address} -F 'request=${body}' \\\n  -F image=@${fileOf(state.picture)}`;
 }
 
 export function link(state) {
