@@ -37,8 +37,8 @@ def ask(service, **request):
         return json.load(response)["results"][0]["completions"]
 
 
-def link(**fields):
-    return "#" + urllib.parse.urlencode(fields)
+def link(*, methods="bibs", **fields):
+    return "#" + urllib.parse.urlencode({"methods": methods, **fields})
 
 
 def sentences(page, method="bibs"):
@@ -96,7 +96,7 @@ def test_without_a_script_the_page_shows_a_filled_sentence(open_page):
 
 
 def test_three_searches_fill_the_same_blank_and_only_the_one_way_searches_clash(open_page, service):
-    page = open_page(link(picture="none", template=FIRST))
+    page = open_page(link(methods=",".join(METHODS), picture="none", template=FIRST))
     for method in METHODS:
         (found,) = ask(service, template=FIRST, method=method)
         assert sentences(page, method) == [found["text"]]
@@ -113,7 +113,7 @@ def test_three_searches_fill_the_same_blank_and_only_the_one_way_searches_clash(
 
 
 def test_the_bars_below_a_word_are_as_deep_as_its_surprises(open_page, service):
-    page = open_page(link(picture="none", template=FIRST))
+    page = open_page(link(methods="forward", picture="none", template=FIRST))
     (found,) = ask(service, template=FIRST, method="forward")
     words = page.locator("tbody[data-method=forward] .word")
     for k, word in enumerate(found["words"]):
@@ -344,6 +344,14 @@ def test_a_link_restores_everything(open_page):
     assert again.inner_text("#answers") == page.inner_text("#answers")
     assert "red" in again.inner_text("#answers")
     assert again.locator("tbody[data-method=forward]").count() == 0
+
+
+def test_a_damaged_link_gives_what_can_be_read_of_it(open_page):
+    page = open_page(link(picture="%%%", num_beams="many", template="a man _ a wave", start="", methods=""))
+    assert page.input_value("#template") == "a man _ a wave"
+    assert page.input_value("#num_beams") == "5"
+    assert page.locator("#picture").get_attribute("src").endswith("cat.jpg")
+    assert len(sentences(page)) == 1
 
 
 def test_the_python_to_copy_does_what_the_page_did(open_page, monkeypatch):

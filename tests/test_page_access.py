@@ -101,6 +101,10 @@ def test_the_page_is_worked_by_the_keyboard_alone(open_page):
     assert page.evaluate("document.activeElement.closest('dialog')?.id") == "alternatives"
     page.keyboard.press("Escape")
     assert word.evaluate("(node) => node === document.activeElement")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # the first alternative
+    settle(page)
+    assert page.evaluate("document.activeElement.dataset.method") == "bibs"
 
 
 def test_what_was_found_is_said_aloud(open_page):

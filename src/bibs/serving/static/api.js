@@ -17,11 +17,12 @@ export function listen(status, key) {
   [tell, askForKey] = [status, key];
 }
 
-export const fill = (request, signal) => ask("v1/fill", { body: request, signal });
-export const methods = () => ask("v1/methods");
-export const models = () => ask("v1/models");
+export const fill = async (request, signal) => read(await ask("v1/fill", { body: request, signal }));
+export const methods = async () => read(await ask("v1/methods"));
+export const models = async () => read(await ask("v1/models"));
+export const photo = async (name) => (await ask(`static/photos/${name}.jpg`)).blob();
 
-/** The answer of the service; where it is away or busy, the request is sent again until it is answered. */
+/** The response of the service; where it is away or busy, the request is sent again until it is answered. */
 async function ask(path, { body, signal } = {}) {
   for (;;) {
     const key = sessionStorage.getItem("bibs-key");
@@ -29,7 +30,7 @@ async function ask(path, { body, signal } = {}) {
     if (response === null || response.status === 502) await waitForService(signal);
     else if (response.status === 503) await waitInLine(response, signal);
     else if (response.status === 401) await waitForKey(key);
-    else return read(response);
+    else return response;
   }
 }
 

@@ -89,7 +89,7 @@ async function search() {
     if (found.size) present();
   }, PATIENCE);
   byId("answers").setAttribute("aria-busy", "true");
-  const image = await pictureData(state.picture).catch(() => null);
+  const image = await pictureData(state.picture);
   await Promise.all(
     state.methods.map(async (method) => {
       const answer = await ask(method, image, signal);
@@ -133,8 +133,17 @@ function showAnswers() {
     const waits = !answers.has(method) && before.has(method); // what was found before stays until there is better
     return waits ? before.get(method) : rowsOf(method, answers.get(method) ?? null, highest);
   });
+  const held = document.activeElement?.closest("button.word")?.dataset;
   table.replaceChildren(table.tHead, ...bodies);
+  if (held) holdAgain(held);
   fitTable();
+}
+
+/** The focus goes back to the word where it was; where that is given now, to another of the same method. */
+function holdAgain({ method, place, word }) {
+  const buttons = [...byId("answers").querySelectorAll(`tbody[data-method="${method}"] button.word`)];
+  const same = buttons.find(({ dataset }) => dataset.place === place && dataset.word === word);
+  (same ?? buttons[0])?.focus();
 }
 
 /** Sentences that are too long for the columns of a table are set as paragraphs. */
@@ -193,4 +202,4 @@ addEventListener("hashchange", () => location.hash.slice(1) !== shown && restore
 api.listen(showStatus, askForKey);
 showState();
 search();
-offerWhatThereIs();
+offerWhatThereIs().catch((error) => showError(error.message));

@@ -3,6 +3,7 @@
 // `state.picture` is the name of a photograph, "none", or the base64 of a JPEG. One's own picture is made small before
 // it is sent: the model looks at no more than this, and a link can hold it.
 
+import * as api from "./api.js";
 import { byId, make } from "./dom.js";
 
 export const PHOTOS = {
@@ -15,24 +16,17 @@ const LONG_SIDE = 576;
 
 const fetched = new Map();
 
+const JPEG = /^\/9j\/[A-Za-z0-9+/]+=*$/; // in base64
+
+export const isPicture = (text) => text === "none" || text in PHOTOS || JPEG.test(text);
 export const isOwn = (picture) => picture !== "none" && !(picture in PHOTOS);
 
 /** What the service is sent: base64, or null without a picture. */
 export async function pictureData(picture) {
   if (picture === "none") return null;
   if (isOwn(picture)) return picture;
-  if (!fetched.has(picture)) fetched.set(picture, fetchPhoto(picture));
+  if (!fetched.has(picture)) fetched.set(picture, api.photo(picture).then(toBase64));
   return fetched.get(picture);
-}
-
-async function fetchPhoto(name) {
-  try {
-    const response = await fetch(`static/photos/${name}.jpg`);
-    return await toBase64(await response.blob());
-  } catch (error) {
-    fetched.delete(name);
-    throw error;
-  }
 }
 
 /** `choose(picture)` is called with the new one, `fail(text)` where a file is no picture. */

@@ -1,5 +1,6 @@
 // What the user has chosen, its defaults, and how it is written into a link.
 
+import { isPicture } from "./picture.js";
 import { format, parse } from "./sentence.js";
 
 export const DEFAULT_OPTIONS = {
@@ -43,11 +44,13 @@ export function decode(hash) {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
   const state = firstState();
   if (fields.has("template")) state.tokens = parse(fields.get("template"));
-  if (fields.has("picture")) state.picture = fields.get("picture").replaceAll(" ", "+");
+  if (isPicture(fields.get("picture") ?? "")) state.picture = fields.get("picture");
   if (fields.get("methods")) state.methods = fields.get("methods").split(",");
   for (const [name, standard] of Object.entries(DEFAULT_OPTIONS)) {
     const value = fields.get(name);
-    if (value !== null) state.options[name] = typeof standard === "number" ? Number(value) : value;
+    if (typeof standard === "string" ? value : Number.isFinite(Number(value ?? NaN))) {
+      state.options[name] = typeof standard === "string" ? value : Number(value);
+    }
   }
   state.must_include = wordsIn(fields.get("must_include") ?? "");
   state.bad_words = wordsIn(fields.get("bad_words") ?? "");
