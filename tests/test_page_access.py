@@ -14,7 +14,7 @@ from browsing import settle
 
 STATIC = Path(bibs.__file__).parent / "serving" / "static"
 NAMED = {"button", "textbox", "radio", "checkbox", "slider", "combobox", "image", "link", "dialog", "table", "group"}
-EVERYTHING_OPEN = "#passes=open&num_return_sequences=2&bad_words=window&must_include=looking"
+EVERYTHING_OPEN = "#passes=open&picture=none&methods=forward,bibs&num_return_sequences=2&bad_words=window"
 
 CONTRAST = """() => {
   const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
