@@ -401,11 +401,13 @@ def test_the_page_waits_while_the_service_is_away(open_page, complaints):
     page = open_page()
     page.context.set_offline(True)
     page.click("#sentence button:text-is('cat')")
+    page.check("[name=picture][value=rocket]", force=True)
     page.wait_for_selector("#status[data-kind=away]")
     assert "away" in page.inner_text("#status")
     page.context.set_offline(False)
     settle(page)
     assert page.locator("tbody[data-method=bibs] .fill .text").count() == 6
+    assert page.locator("#picture").evaluate("async (image) => (await image.decode(), image.naturalWidth)") == 432
     complaints.clear()  # the browser itself writes down that nobody answered
 
 

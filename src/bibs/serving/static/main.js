@@ -86,6 +86,7 @@ async function search() {
   let patient = true;
   const impatient = setTimeout(() => {
     patient = false;
+    showError(""); // of the search before
     if (found.size) present();
   }, PATIENCE);
   byId("answers").setAttribute("aria-busy", "true");

@@ -31,7 +31,7 @@ export async function pictureData(picture) {
 
 /** `choose(picture)` is called with the new one, `fail(text)` where a file is no picture. */
 export function startPictures(state, { choose, fail }) {
-  const [stage, file] = [byId("stage"), byId("own-picture")];
+  const [stage, file, image] = [byId("stage"), byId("own-picture"), byId("picture")];
   let address = null; // of the blob on show
 
   async function take(blob) {
@@ -56,18 +56,34 @@ export function startPictures(state, { choose, fail }) {
   }
   document.addEventListener("paste", (event) => take(event.clipboardData?.files[0]));
 
+  function showBytes(data) {
+    address = URL.createObjectURL(fromBase64(data));
+    image.src = address;
+  }
+
+  // While the service is away it has no photographs to give. The bytes come as soon as it is back.
+  image.addEventListener("error", async () => {
+    const wanted = state.picture;
+    if (!(wanted in PHOTOS)) return;
+    const data = await pictureData(wanted);
+    if (state.picture === wanted) showBytes(data);
+  });
+
+  let shown = image.getAttribute("src");
   return function show() {
-    if (address) URL.revokeObjectURL(address);
-    address = isOwn(state.picture) ? URL.createObjectURL(fromBase64(state.picture)) : null;
-    const image = byId("picture");
+    const source = isOwn(state.picture) ? state.picture : `static/photos/${state.picture}.jpg`;
     image.hidden = state.picture === "none";
     byId("no-picture").hidden = state.picture !== "none";
-    if (state.picture !== "none") {
-      image.src = address ?? `static/photos/${state.picture}.jpg`;
-      image.alt = address ? "Your picture" : PHOTOS[state.picture];
+    if (!image.hidden && source !== shown) {
+      if (address) URL.revokeObjectURL(address);
+      address = null;
+      if (isOwn(state.picture)) showBytes(state.picture);
+      else image.src = source;
+      image.alt = PHOTOS[state.picture] ?? "Your picture";
+      shown = source;
     }
     for (const radio of document.querySelectorAll("[name=picture]")) radio.checked = radio.value === state.picture;
-    byId("own-label").classList.toggle("chosen", Boolean(address));
+    byId("own-label").classList.toggle("chosen", isOwn(state.picture));
   };
 }
 
