@@ -13,7 +13,7 @@ import re
 import shlex
 import urllib.parse
 import urllib.request
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -47,20 +47,14 @@ def sentences(page, method="bibs"):
     return [" ".join(rows.nth(k).locator(".text").all_inner_texts()) for k in range(rows.count())]
 
 
+@contextmanager
 def searched_again(page):
-    """A block after which the page has asked again, and has been answered."""
+    """A block after which the page shows the answers to something else."""
 
-    class Block:
-        def __enter__(self):
-            self.request = page.expect_request("**/v1/fill")
-            return self.request.__enter__()
-
-        def __exit__(self, *error):
-            self.request.__exit__(*error)
-            if error == (None, None, None):
-                settle(page)
-
-    return Block()
+    before = page.url
+    yield
+    page.wait_for_url(lambda url: url != before)  # it holds all that was chosen
+    settle(page)
 
 
 def type_template(page, text):
@@ -174,7 +168,7 @@ def test_the_page_reads_a_template_as_the_template_language_does(open_page):
 def test_one_may_send_a_picture_of_ones_own(open_page, service):
     page = open_page(link(template="a photo of a _ _ _ _"))
     before = sentences(page)
-    with searched_again(page) as request:
+    with searched_again(page), page.expect_request("**/v1/fill") as request:
         page.set_input_files("#own-picture", STATIC / "photos" / "coffee.jpg")
     sent = json.loads(request.value.post_data)
     (found,) = ask(service, template="a photo of a _ _ _ _", image=sent["image"][0])

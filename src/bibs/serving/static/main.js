@@ -14,10 +14,12 @@ import { decode, encode, requestFor } from "./state.js";
 
 const ALTERNATIVES = 7;
 const PATIENCE = 300; // milliseconds in which answers are awaited, to be shown together
+const MEMORY = 60; // answers that need not be asked for again, when something is undone, say
 
 const state = decode(location.hash);
 let shown = encode(state); // the state on the page, as part of a link
 const past = []; // earlier states, to undo
+const remembered = new Map(); // request as text -> answer
 let answers = new Map(); // method -> {completions, warning} or {error}
 let running = new AbortController();
 
@@ -111,8 +113,12 @@ async function ask(method, image, signal) {
   request.template = [request.template]; // in a list, a template that cannot be filled is an answer, not a failure
   if (image) request.image = [image];
   if (state.open && method === "bibs") request.trace = true;
+  const key = JSON.stringify(request);
+  if (remembered.has(key)) return remembered.get(key);
   try {
     const { results } = await api.fill(request, signal);
+    if (remembered.size === MEMORY) remembered.delete(remembered.keys().next().value); // the oldest
+    remembered.set(key, results[0]);
     return results[0];
   } catch (error) {
     return { error: error.message };
@@ -166,6 +172,7 @@ function best() {
 function showStatus(kind, text) {
   const status = byId("status");
   if (status.dataset.kind === kind) return;
+  if (kind === "away") remembered.clear(); // it may come back with another model
   status.dataset.kind = kind;
   status.textContent = text;
 }
