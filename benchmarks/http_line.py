@@ -36,7 +36,8 @@ class Line:
         try:
             writer.write(data)
             await writer.drain()
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            while (head := (await reader.readuntil(b"\r\n\r\n")).lower()).split()[1] == b"100":
+                pass  # go on, it says
             length = re.search(rb"content-length: (\d+)", head)
             body = await reader.readexactly(int(length[1])) if length else await reader.read()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:

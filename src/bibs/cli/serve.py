@@ -18,7 +18,7 @@ def serve(
     cors_origin: Annotated[
         list[str] | None, typer.Option(help="A page's origin that may ask too, or *; may be repeated.")
     ] = None,
-    max_waiting: Annotated[int, typer.Option(help="Requests answered at a time; more are told to come again.")] = 256,
+    max_waiting: Annotated[int, typer.Option(help="Requests answered at a time; more are told to come again.")] = 64,
     max_rows: Annotated[int, typer.Option(help="What a request may cost (see docs/service.md).")] = 10_000,
     max_body: Annotated[int, typer.Option(help="The most bytes of a request.")] = 12 << 20,
     max_pixels: Annotated[int, typer.Option(help="The most pixels of a picture.")] = 16 << 20,

@@ -23,7 +23,7 @@ class Limits:
     bad_words: int = 1_000
     body_bytes: int = 12 << 20
     pixels: int = 16 << 20  # of a picture
-    waiting: int = 256  # requests that are being answered; the next one is refused
+    waiting: int = 64  # requests that are being answered; the next one is refused, rather than left to wait long
     body_seconds: float = 10.0  # within which a body must have arrived
     deadline_seconds: float = 30.0  # within which a request is answered
 
