@@ -117,7 +117,7 @@ def test_the_bars_below_a_word_are_as_deep_as_its_surprises(open_page, service):
 
 
 def test_a_click_on_a_word_makes_it_a_blank_and_a_click_on_the_blank_gives_it_back(open_page):
-    page = open_page()
+    page = open_page(link(picture="none"))
     with searched_again(page):
         page.click("#sentence button:text-is('camera.')")
     assert page.input_value("#template") == "A cat sitting _ _ _ _ _ into the _."
@@ -367,7 +367,7 @@ def test_the_curl_to_copy_asks_what_the_page_asked(open_page, service):
 
 
 def test_a_bad_template_is_named_in_words_and_the_answers_stay(open_page):
-    page = open_page()
+    page = open_page(link(picture="none"))
     before = sentences(page)
     type_template(page, "a __ b")
     assert "`__` is no blank" in page.inner_text("[role=alert]")
@@ -384,7 +384,7 @@ def test_what_one_method_cannot_do_is_said_in_its_row(open_page, complaints):
 
 
 def test_a_file_that_is_no_picture_is_named_in_words(open_page, tmp_path):
-    page = open_page()
+    page = open_page(link(picture="none"))
     (tmp_path / "notes.jpg").write_text("no picture")
     page.set_input_files("#own-picture", tmp_path / "notes.jpg")
     page.wait_for_selector("#error:not(:empty)")
@@ -406,7 +406,7 @@ def test_the_page_waits_while_the_service_is_away(open_page, complaints):
 
 
 def test_the_page_waits_for_its_turn_where_the_service_is_busy(open_page, complaints):
-    page = open_page()
+    page = open_page(link(picture="none"))
     busy = {"status": 503, "headers": {"retry-after": "1"}, "json": {"error": "too many requests wait"}}
     page.route("**/v1/fill", lambda route: route.fulfill(**busy), times=1)
     page.click("#sentence button:text-is('cat')")
@@ -417,7 +417,7 @@ def test_the_page_waits_for_its_turn_where_the_service_is_busy(open_page, compla
 
 
 def test_a_service_with_a_key_is_asked_with_it(open_page, complaints):
-    page = open_page()
+    page = open_page(link(picture="none"))
 
     def guard(route):
         allowed = route.request.headers.get("authorization") == "Bearer open sesame"

@@ -88,7 +88,7 @@ def test_the_tab_key_visits_everything_in_reading_order_and_shows_where_it_is(op
 
 
 def test_the_page_is_worked_by_the_keyboard_alone(open_page):
-    page = open_page()
+    page = open_page("#picture=none&methods=bibs")
     page.locator("#sentence button").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
@@ -108,7 +108,7 @@ def test_the_page_is_worked_by_the_keyboard_alone(open_page):
 
 
 def test_what_was_found_is_said_aloud(open_page):
-    page = open_page()
+    page = open_page("#picture=none&methods=bibs")
     assert page.locator("#said").get_attribute("aria-live") == "polite"
     shown = " ".join(page.locator("tbody[data-method=bibs] .text").all_inner_texts())
     assert page.inner_text("#said") == f"Found: {shown}"
