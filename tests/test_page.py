@@ -253,6 +253,18 @@ def test_undo_and_start_over_go_back(open_page):
     assert "#" not in page.url
 
 
+def test_a_blank_still_knows_its_word_when_something_was_undone(open_page):
+    page = open_page(link(picture="none", template="a zebra sitting _ on the moon"))
+    for word in ("zebra", "moon"):
+        with searched_again(page):
+            page.click(f"#sentence button:text-is('{word}')")
+    with searched_again(page):
+        page.click("#undo")
+    with searched_again(page):
+        page.locator("#sentence .blank").first.click()
+    assert page.input_value("#template") == "a zebra sitting _ on the moon"
+
+
 def test_one_steps_and_plays_through_the_passes(open_page, service):
     page = open_page(link(picture="none", template=FIRST, start="backward"))
     with searched_again(page):

@@ -18,6 +18,7 @@ const MEMORY = 60; // answers that need not be asked for again, when something i
 
 const state = decode(location.hash);
 let shown = encode(state); // the state on the page, as part of a link
+let last = copy(state);
 const past = []; // earlier states, to undo
 const remembered = new Map(); // request as text -> answer
 let answers = new Map(); // method -> {completions, warning} or {error}
@@ -33,21 +34,26 @@ const openAlternatives = startAlternatives({
   forbid: (word) => change({ bad_words: [...new Set([...state.bad_words, word.toLowerCase()])] }),
 });
 
-/** Every change goes this way: it is remembered, shown and searched. */
+/** Every change goes this way: it can be undone, is shown and searched. To open or close the passes is no change. */
 function change(changes) {
   Object.assign(state, changes);
-  if (encode(state) !== shown) past.push(shown);
+  const closed = (some) => encode({ ...some, open: false });
+  if (closed(state) !== closed(last)) past.push(last);
+  go(state);
+}
+
+function go(to) {
+  Object.assign(state, to);
   showState();
   search();
 }
 
-function restore(link) {
-  Object.assign(state, decode(link));
-  showState();
-  search();
+function copy(some) {
+  return { ...some, options: { ...some.options } };
 }
 
 function showState() {
+  last = copy(state);
   shown = encode(state);
   history.replaceState(null, "", shown ? `#${shown}` : location.pathname);
   showSentence();
@@ -202,10 +208,10 @@ byId("answers").addEventListener("click", (event) => {
 byId("passes").addEventListener("toggle", ({ target }) => {
   if (target.open !== state.open) change({ open: target.open });
 });
-byId("undo").addEventListener("click", () => past.length && restore(past.pop()));
+byId("undo").addEventListener("click", () => go({ ...past.pop(), open: state.open }));
 byId("start-over").addEventListener("click", () => change(decode("")));
 addEventListener("resize", fitTable);
-addEventListener("hashchange", () => location.hash.slice(1) !== shown && restore(location.hash));
+addEventListener("hashchange", () => location.hash.slice(1) !== shown && go(decode(location.hash)));
 
 api.listen(showStatus, askForKey);
 showState();

@@ -49,6 +49,7 @@ export function startPictures(state, { choose, fail }) {
   file.addEventListener("change", () => take(file.files[0]).then(() => (file.value = "")));
   for (const kind of ["dragover", "dragleave", "drop"]) {
     stage.addEventListener(kind, (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return; // text may be dropped into the line to type in
       event.preventDefault();
       stage.classList.toggle("over", kind === "dragover");
       if (kind === "drop") take(event.dataTransfer.files[0]);
