@@ -8,15 +8,16 @@ is kept is `word` = a / scale and `sentence` = b / scale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bibs.lengths import SCORE_KINDS, LengthPrior, LengthWeights, ScoreKind
-
-Floats = NDArray[np.float64]
 
 LEAST_SCALE = 0.01
 """A score that says less than this about lengths (or the contrary) is taken to say this much."""
@@ -41,11 +42,18 @@ class Observation:
             for length, score in zip(self.lengths, self.scores[kind], strict=True)
         }
 
+    def at_best(self, kind: ScoreKind, prior: LengthPrior, count: int) -> Observation:
+        """At those lengths alone that are best by `kind`."""
+        ranking = self.ranking(kind, prior)
+        kept = sorted(self.lengths, key=lambda length: -ranking[length])[:count]
+        places = [place for place, length in enumerate(self.lengths) if length in kept]
+        scores = {name: tuple(values[place] for place in places) for name, values in self.scores.items()}
+        return replace(self, lengths=tuple(self.lengths[place] for place in places), scores=scores)
+
     def chosen(self, kind: ScoreKind, prior: LengthPrior, num_lengths: int) -> int:
         """The length that a search would choose: the best by `kind` of those at which the beams join best."""
-        join, ranking = self.ranking("join", prior), self.ranking(kind, prior)
-        tried = sorted(self.lengths, key=lambda length: -join[length])[:num_lengths]
-        return max(tried, key=lambda length: ranking[length])
+        ranking = self.at_best("join", prior, num_lengths).ranking(kind, prior)
+        return max(ranking, key=lambda length: ranking[length])
 
 
 def fit_prior(
@@ -61,52 +69,45 @@ def fit_prior(
 
 
 def _fit(observations: Sequence[Observation], kind: ScoreKind, prior: LengthPrior) -> LengthWeights:
-    width = max(len(each.lengths) for each in observations)
-    features = np.zeros((len(observations), width, 3))  # score, words, log P of the sentence's length
-    present = np.zeros((len(observations), width), dtype=bool)
-    true = np.zeros(len(observations), dtype=int)
-    for row, each in enumerate(observations):
-        count = len(each.lengths)
-        present[row, :count] = np.isfinite(each.scores[kind])
-        features[row, :count, 0] = np.where(present[row, :count], each.scores[kind], 0.0)
-        features[row, :count, 1] = each.lengths
-        features[row, :count, 2] = [prior.log_share(each.given + length) for length in each.lengths]
-        true[row] = each.lengths.index(each.true)
-    possible = present[np.arange(len(true)), true]
-    features, present, true = features[possible], present[possible], true[possible]
-    scale, a, b = _newton(features, present, true, np.zeros(3), free=np.array([True, True, True]))
+    possible = [each for each in observations if math.isfinite(each.scores[kind][each.lengths.index(each.true)])]
+    rows = [
+        torch.tensor(
+            [
+                (score, length, prior.log_share(each.given + length))
+                for length, score in zip(each.lengths, each.scores[kind], strict=True)
+            ],
+            dtype=torch.float64,
+        )
+        for each in possible
+    ]
+    features = pad_sequence(rows, batch_first=True, padding_value=-math.inf)  # (n, K, 3)
+    present = features.isfinite().all(2)  # (n, K)
+    features = features.masked_fill(~present[..., None], 0.0)
+    true = torch.tensor([each.lengths.index(each.true) for each in possible])
+
+    def likelihood(weights: Tensor) -> Tensor:
+        logits = (features @ weights).masked_fill(~present, -math.inf)  # (n, K)
+        return -F.cross_entropy(logits, true) - RIDGE * weights @ weights
+
+    scale, a, b = _maximise(likelihood, 3)
     if scale < LEAST_SCALE:
-        begin = np.array([LEAST_SCALE, a, b])
-        scale, a, b = _newton(features, present, true, begin, free=np.array([False, True, True]))
-    return LengthWeights(word=float(a / scale), sentence=float(b / scale))
+        scale = LEAST_SCALE
+        a, b = _maximise(lambda weights: likelihood(torch.cat([weights.new_tensor([scale]), weights])), 2)
+    return LengthWeights(word=a / scale, sentence=b / scale)
 
 
-def _newton(
-    features: Floats, present: NDArray[np.bool_], true: NDArray[np.int_], begin: Floats, free: NDArray[np.bool_]
-) -> Floats:
-    """Maximise the mean log probability of the true places. It is concave, so halved Newton steps find the maximum."""
-    features = features - features[np.arange(len(true)), true][:, None]  # (n, K, 3): 0 at the true place
-    weights = begin.copy()
+def _maximise(value: Callable[[Tensor], Tensor], size: int) -> list[float]:
+    """Where a concave function is largest."""
+    weights = torch.zeros(size, dtype=torch.float64, requires_grad=True)
+    climb = torch.optim.LBFGS(
+        [weights], max_iter=1000, tolerance_grad=1e-9, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+    )
 
-    def value(weights: Floats) -> float:
-        logits = np.where(present, features @ weights, -np.inf)
-        largest = logits.max(1)
-        return float(-(largest + np.log(np.exp(logits - largest[:, None]).sum(1))).mean() - RIDGE * weights @ weights)
+    def step() -> Tensor:
+        climb.zero_grad()
+        loss = -value(weights)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
 
-    for _ in range(100):
-        logits = np.where(present, features @ weights, -np.inf)
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        shares /= shares.sum(1, keepdims=True)  # (n, K)
-        mean = np.einsum("nk,nkf->nf", shares, features)
-        gradient = -mean.mean(0) - 2 * RIDGE * weights
-        second = np.einsum("nk,nkf,nkg->fg", shares, features, features) / len(true) - mean.T @ mean / len(true)
-        second += 2 * RIDGE * np.eye(len(weights))
-        step = np.zeros_like(weights)
-        step[free] = np.linalg.solve(second[np.ix_(free, free)], gradient[free])
-        size = 1.0
-        while size > 1e-8 and value(weights + size * step) < value(weights):
-            size /= 2
-        weights = weights + size * step
-        if np.abs(size * step).max() < 1e-9:
-            break
-    return weights
+    climb.step(step)  # type: ignore[no-untyped-call]
+    return list(weights.tolist())

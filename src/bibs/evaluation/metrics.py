@@ -133,3 +133,8 @@ def load_scorer(module: str, name: str) -> Callable[..., Any]:
         return getattr(import_module(f"pycocoevalcap.{module}"), name)  # type: ignore[no-any-return]
     except ImportError:
         raise ValueError('caption metrics need pycocoevalcap: pip install ".[eval]"') from None
+
+
+def require_metrics() -> None:
+    """Say what is missing before hours of work, not after."""
+    load_scorer("cider.cider", "Cider")

@@ -10,14 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bibs.data import Features, read_captions
-from bibs.models.directory import load_pair, load_vocabulary
-from bibs.models.recurrent import RecurrentModel
-from bibs.text import Vocabulary
+from bibs.models.directory import load_models
+from bibs.search import StepModel
 
 BATCH = 128
 
@@ -54,20 +51,26 @@ def evaluate_likelihood(
     advance: Callable[[int], None] = lambda captions: None,
 ) -> Likelihood:
     """Score the captions of one split with the pair of models in `directory`; `limit` takes the first ones only."""
-    forward, backward = load_pair(directory)
-    vocabulary = load_vocabulary(directory, forward.vocab_size)
-    captions, image_ids = _read(data, split, vocabulary, limit)
+    forward, backward, vocabulary = load_models(directory)
+    found = [(image.image_id, words) for image in read_captions(data, split=split) for words in image.captions]
+    if not found:
+        raise ValueError(f"{data} has no caption in its split {split!r}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"`limit` must be at least 1, but is {limit}")
+    image_ids = [image_id for image_id, _ in found[:limit]]
+    captions = [[vocabulary.start, *vocabulary.encode(words), vocabulary.end] for _, words in found[:limit]]
     if features is not None:
         _check_features(features, forward, image_ids, allow_missing_features)
-    losses = []
-    for model, reverse in ((forward, False), (backward, True)):
-        sequences = [caption[::-1] for caption in captions] if reverse else captions
+
+    def loss(model: StepModel, order: int) -> DirectionLoss:
+        sequences = [caption[::order] for caption in captions]
         shown = None if features is None else mean_loss(model, sequences, features, image_ids, advance=advance)
-        losses.append(DirectionLoss(shown, mean_loss(model, sequences, advance=advance)))
+        return DirectionLoss(shown, mean_loss(model, sequences, advance=advance))
+
     tokens = sum(len(caption) - 1 for caption in captions)
     return Likelihood(
-        forward=losses[0],
-        backward=losses[1],
+        forward=loss(forward, 1),
+        backward=loss(backward, -1),
         split=split,
         captions=len(captions),
         captions_with_pictures=0 if features is None else sum(image_id in features for image_id in image_ids),
@@ -76,9 +79,9 @@ def evaluate_likelihood(
     )
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def mean_loss(
-    model: RecurrentModel,
+    model: StepModel,
     sequences: Sequence[Sequence[int]],
     features: Features | None = None,
     image_ids: Sequence[int | str] = (),
@@ -86,45 +89,22 @@ def mean_loss(
     advance: Callable[[int], None] = lambda captions: None,
 ) -> float:
     """The mean over all tokens but the first of each sequence, which is in the model's reading order."""
-    model.eval()
     order = sorted(range(len(sequences)), key=lambda row: len(sequences[row]))
-    totals, counts = 0.0, 0
+    total = 0.0
     for first in range(0, len(order), BATCH):
         rows = order[first : first + BATCH]
-        lengths = [len(sequences[row]) for row in rows]
-        padded = torch.tensor([[*sequences[row], *[0] * (max(lengths) - len(sequences[row]))] for row in rows])
-        conditions = None if features is None else [_vector(features, image_ids[row]) for row in rows]
-        tokens = padded.to(model.embedding.weight.device)
-        total, count = model.loss(tokens, torch.tensor(lengths), conditions)
-        totals, counts = totals + total.item(), counts + count
+        pictures = None
+        if features is not None:
+            ids = [image_ids[row] for row in rows]
+            pictures = [features[each] if each in features else None for each in ids]  # noqa: SIM401 (it has no `get`)
+        _, _, scores = model.start([sequences[row] for row in rows], pictures)
+        total -= scores.double().sum().item()
         advance(len(rows))
-    return totals / counts
+    return total / sum(len(sequence) - 1 for sequence in sequences)
 
 
-def _vector(features: Features, image_id: int | str) -> NDArray[np.float32] | None:
-    if image_id not in features:
-        return None
-    return features[image_id]
-
-
-def _read(data: Path, split: str, vocabulary: Vocabulary, limit: int | None) -> tuple[list[list[int]], list[int | str]]:
-    captions: list[list[int]] = []
-    image_ids: list[int | str] = []
-    for image in read_captions(data, split=split):
-        for words in image.captions:
-            captions.append([vocabulary.start, *vocabulary.encode(words), vocabulary.end])
-            image_ids.append(image.image_id)
-    if not captions:
-        raise ValueError(f"{data} has no caption in its split {split!r}")
-    if limit is not None and limit < 1:
-        raise ValueError(f"`limit` must be at least 1, but is {limit}")
-    return captions[:limit], image_ids[:limit]
-
-
-def _check_features(
-    features: Features, model: RecurrentModel, image_ids: Sequence[int | str], allow_missing: bool
-) -> None:
-    size = model.config.condition_size
+def _check_features(features: Features, model: StepModel, image_ids: Sequence[int | str], allow_missing: bool) -> None:
+    size = getattr(getattr(model, "config", None), "condition_size", 0)
     if not size:
         raise ValueError("features were given, but the model was trained without pictures")
     if features.size != size:
