@@ -14,20 +14,21 @@ import bibs
 
 PACKAGE = Path(bibs.__file__).parent
 CORE = {"search", "constraints", "lengths", "baselines"}
-ANYTHING = CORE | {"methods", "models", "text", "vision", "data", "infiller", "training", "evaluation"}
+ANYTHING = CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training", "evaluation"}
 ALLOWED = {
     "search": set(),
     "constraints": {"search"},
     "lengths": {"search"},
     "baselines": {"search"},
-    "methods": CORE,
+    "checks": {"search"},
+    "methods": CORE | {"checks"},
     "text": {"search"},  # for `Gap`, which is one type in templates of words and of ids
     "models": {"search", "lengths", "text"},  # a model directory holds its words, and how lengths compare under it
     "vision": {"text"},
     "data": {"text"},
-    "infiller": CORE | {"methods", "models", "text", "vision"},
-    "training": CORE | {"methods", "models", "text", "vision", "data", "infiller"},
-    "evaluation": CORE | {"methods", "models", "text", "vision", "data", "infiller", "training"},
+    "infiller": CORE | {"checks", "methods", "models", "text", "vision"},
+    "training": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller"},
+    "evaluation": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,
     "scale": ANYTHING,
     "cli": ANYTHING | {"serving", "scale"},

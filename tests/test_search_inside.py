@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bibs import fill_templates
 from bibs.baselines.samplers import _draw
+from bibs.checks import CheckedModel
 from bibs.constraints import Demands
 from bibs.constraints.slots import SlotRules, top_k
 from bibs.lengths import join_scores
@@ -82,7 +83,7 @@ def test_nothing_is_chosen_again_where_frontier_and_message_were_met_before(monk
     latest = []
     for number in range(num_passes):
         asked.append(0)
-        latest = [run_pass(sides[number % 2], sides[1 - number % 2], latest)]
+        latest = [run_pass(sides[number % 2], latest)]
     assert asked == expected
     assert 0 < asked[4] < asked[0]
     assert asked[-1] == 0
@@ -110,7 +111,7 @@ def test_beams_that_cannot_join_are_worth_little_but_not_nothing():
 def test_a_tree_says_what_its_model_says_and_asks_about_each_node_once(walks, data):
     counting, judge = CountingModel(HistoryModel(4, 5)), HistoryModel(4, 5)
     contexts = [(0, 2), (0,)]
-    tree = Prefixes("forward", counting, max_rows=5, max_nodes=100, lookup=True)
+    tree = Prefixes(CheckedModel("forward", counting), max_rows=5, max_nodes=100, lookup=True)
     tree.begin(contexts, None)
     owners = [data.draw(st.integers(0, 1)) for _ in walks]
     nodes, seen = torch.tensor(owners), set()

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from bibs.checks import MAX_REQUIRED
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
-from bibs.methods import MAX_REQUIRED, Options, find_fills, pick_settings, say_if_fewer
+from bibs.methods import Options, find_fills, pick_settings, say_if_fewer
 from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
 from bibs.models.ngram import NGramModel
 from bibs.search import Fill, StepModel, TracedPass

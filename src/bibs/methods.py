@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from numbers import Real
 from typing import Any, TypedDict, TypeVar
 
 import numpy as np
@@ -16,6 +14,7 @@ from typing_extensions import Unpack
 
 from bibs import baselines
 from bibs.baselines import BaselineSettings
+from bibs.checks import CheckedModel, check_method, check_problem, check_required
 from bibs.constraints import Demands, Penalties, answer_in_turn
 from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, fill_gaps, plan_lengths
 from bibs.search import (
@@ -54,9 +53,6 @@ SCORE_KINDS_OF: dict[str, ScoreKind] = {"forward": "forward", "backward": "backw
 """By what kind of score a method compares lengths; the others by S."""
 
 S = TypeVar("S")
-
-MAX_REQUIRED = 4
-"""How many words may be required: the search keeps beams for every subset of them."""
 
 
 class Options(TypedDict, total=False):
@@ -130,10 +126,10 @@ def find_fills(
     required = [()] * len(templates) if must_include is None else must_include
     check_problem(forward, backward, templates, conditions, banned)
     check_required(required, templates, banned, forward.vocab_size)
-    check_method(method, required, penalty)
+    check_method(method, method in SAMPLERS, required, penalty)
     run: Method = partial(METHODS[method], baseline=baseline) if method in WITH_SETTINGS else METHODS[method]
     kind = SCORE_KINDS_OF.get(method, "sum")
-    trees = Trees.of(forward, backward, settings)
+    trees = Trees.of(CheckedModel("forward", forward), CheckedModel("backward", backward), settings)
 
     def fill_batch(some: Sequence[Template], words: Sequence[Tokens], given: Conditions) -> list[list[Fill]]:
         trees.begin(some, given)
@@ -196,74 +192,3 @@ def say_if_fewer(results: Sequence[Sequence[object] | ValueError], num_return_se
             f"found for `templates[{short[0]}]`" + (f" and fewer for {len(short) - 1} others" if short[1:] else ""),
             stacklevel=3,
         )
-
-
-def check_problem(
-    forward: StepModel,
-    backward: StepModel,
-    templates: Sequence[Template],
-    conditions: Conditions,
-    banned: Sequence[int],
-) -> None:
-    if forward.vocab_size != backward.vocab_size:
-        raise ValueError(
-            f"`forward` and `backward` must share one vocabulary, "
-            f"but their `vocab_size` are {forward.vocab_size} and {backward.vocab_size}"
-        )
-    if conditions is not None and len(conditions) != len(templates):
-        raise ValueError(f"`conditions` must hold one per template ({len(templates)}), but holds {len(conditions)}")
-    for token in banned:
-        if not 0 <= token < forward.vocab_size:
-            raise ValueError(f"`banned` must hold ids from 0 to {forward.vocab_size - 1}, but holds {token}")
-    for index, template in enumerate(templates):
-        check_template(f"`templates[{index}]`", template, forward.vocab_size)
-
-
-def check_template(name: str, template: Template, vocab_size: int) -> None:
-    if isinstance(template, (int, str)) or not isinstance(template, Sequence):
-        raise ValueError(f"{name} must be a list of token ids and None, but is {template!r}")
-    if not template:
-        raise ValueError(f"{name} must hold at least one slot, but is empty")
-    for token in template:
-        if not (token is None or isinstance(token, Gap) or _is_id(token, vocab_size)):
-            raise ValueError(f"{name} must hold None, gaps or ids from 0 to {vocab_size - 1}, but holds {token!r}")
-    for end, token in (("first", template[0]), ("last", template[-1])):
-        if not isinstance(token, int):
-            raise ValueError(f"{name} must have fixed tokens (START, END) at both ends, but its {end} slot is free")
-
-
-def check_required(
-    required: Sequence[Sequence[int]], templates: Sequence[Template], banned: Sequence[int], vocab_size: int
-) -> None:
-    if len(required) != len(templates):
-        raise ValueError(f"`must_include` must hold one per template ({len(templates)}), but holds {len(required)}")
-    for index, (tokens, template) in enumerate(zip(required, templates, strict=True)):
-        name = f"`must_include[{index}]`"
-        if isinstance(tokens, (int, str)) or not isinstance(tokens, Sequence):
-            raise ValueError(f"{name} must be a list of token ids, but is {tokens!r}")
-        if len(tokens) > MAX_REQUIRED:
-            raise ValueError(f"{name} must hold at most {MAX_REQUIRED} tokens, but holds {len(tokens)}")
-        for token in tokens:
-            if not _is_id(token, vocab_size):
-                raise ValueError(f"{name} must hold ids from 0 to {vocab_size - 1}, but holds {token!r}")
-            if token in banned:
-                raise ValueError(f"{name} must hold no id that is `banned`, but holds {token}")
-        if len(set(tokens)) < len(tokens):
-            raise ValueError(f"{name} must hold distinct ids, but holds {list(tokens)}")
-        longest = [math.inf if slot.maximum is None else slot.maximum for slot in template if isinstance(slot, Gap)]
-        room = sum(slot is None for slot in template) + sum(longest)
-        if len(tokens) > room:
-            raise ValueError(f"{name} must fit in the free slots of its template ({room:g}), but holds {len(tokens)}")
-
-
-def check_method(method: str, required: Sequence[Sequence[int]], diversity_penalty: float) -> None:
-    if not isinstance(diversity_penalty, Real) or not 0 <= diversity_penalty < math.inf:
-        raise ValueError(f"`diversity_penalty` must be a number of at least 0, but is {diversity_penalty!r}")
-    if method in SAMPLERS and any(required):
-        raise ValueError(f"`must_include` must be empty where `method` is a sampler, but {method!r} is one")
-    if method in SAMPLERS and diversity_penalty:
-        raise ValueError(f"`diversity_penalty` must be 0 where `method` is a sampler, but {method!r} is one")
-
-
-def _is_id(token: object, vocab_size: int) -> bool:
-    return isinstance(token, int) and not isinstance(token, bool) and 0 <= token < vocab_size

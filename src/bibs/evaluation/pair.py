@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from bibs.checks import CheckedModel
 from bibs.constraints import Demands
 from bibs.data import Features
 from bibs.evaluation.tasks import Example, Words
@@ -134,7 +135,8 @@ class Pair:
     def trees(self, examples: Sequence[Example], num_beams: int) -> tuple[Trees, Demands, list[Template]]:
         """What the two models have read around the blanks, as gaps; what is banned in them; and the templates."""
         templates = self._gapped(examples)
-        trees = Trees.of(self.forward, self.backward, Settings(num_beams=num_beams))
+        models = CheckedModel("forward", self.forward), CheckedModel("backward", self.backward)
+        trees = Trees.of(*models, settings=Settings(num_beams=num_beams))
         trees.begin(templates, self.conditions(examples))
         return trees, Demands.plain(self.forward.vocab_size, self.banned, len(templates)), templates
 

@@ -22,6 +22,7 @@ from bibs.search import (
     Gap,
     Layout,
     Prefixes,
+    ScoringModel,
     State,
     StepModel,
     Template,
@@ -64,7 +65,8 @@ def believed_lengths(
     """
     turned = [template[::-1] for template in templates]
     ends = [_shared_end(templates), _shared_end(turned)]
-    forward, backward = EndingModel(trees.forward.model, ends[0]), EndingModel(trees.backward.model, ends[1])
+    models = [EndingModel(tree.model, end) for tree, end in zip((trees.forward, trees.backward), ends, strict=True)]
+    forward, backward = (cast(ScoringModel, model) for model in models)  # nothing is scored here
     alone = Trees.of(forward, backward, trees.settings)
     alone.begin(templates, conditions)
     lengths = [

@@ -12,8 +12,8 @@ ranks and is then forgotten: running scores are one model's log probability alon
 What a pass tells the opposite one is what it needs itself: the tokens of the B best extensions are among the B best
 tokens of max_b [ s_b + f_b(y) ] + message_t(y).
 
-What is chosen at a slot depends on the frontier and on the message, that is, on two frontiers. Every frontier has a
-number, so a choice that was made before is looked up, in whatever pass it was made.
+What is chosen at a slot follows from the frontier and the far frontiers that it hears. Equal frontiers are one object,
+so a choice that was made before is looked up, in whatever pass it was made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from .prefixes import Prefixes, append_rows
+from .prefixes import Prefixes
 from .problem import Layout, Tokens
 
 DEAD = -1
@@ -62,11 +62,20 @@ Fills: TypeAlias = dict[Tokens, float]
 """Fills of one region in reading order, best first, each with what it was ranked by."""
 
 
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The partial fills at which a pass stands at one slot, and what they tell the far side."""
+
+    nodes: Tensor  # (S, B) sorted; the dead come last
+    scores: Tensor  # (S, B) running scores
+    message: Tensor  # (S, V) the most that a group comes to with each token: max_b [ s_b + f_b(y) ]
+
+
 @dataclass(frozen=True)
 class Pass:
     """One run over all slots, in the reading order of its model, by example."""
 
-    frontiers: list[tuple[int, ...]]  # at each slot, as numbers of its side
+    frontiers: list[tuple[Frontier, ...]]  # at each slot
     fills: list[Fills]  # with which it ended
 
 
@@ -89,34 +98,29 @@ class Side:
     roots: Sequence[int]  # the node of each layout's context
     rules: Rules
     num_beams: int
-    numbers: dict[tuple[int, ...], int] = field(default_factory=dict)  # (example, nodes) -> number of a frontier
-    choices: dict[tuple[int, ...], int | Fills] = field(default_factory=dict)  # (frontier, frontiers heard) -> the next
+    frontiers: dict[tuple[int, ...], Frontier] = field(default_factory=dict)  # by example and nodes
+    choices: dict[tuple[Frontier, ...], Frontier | Fills] = field(default_factory=dict)  # by frontier and those heard
 
     def __post_init__(self) -> None:
         device = self.prefixes.device
         nodes = torch.full((len(self.roots), self.rules.num_groups, self.num_beams), DEAD, device=device)
         nodes[:, 0, 0] = torch.tensor(self.roots, device=device)
         scores = self.prefixes.context_scores.new_zeros(nodes.shape).masked_fill_(nodes == DEAD, -torch.inf)
-        self.nodes, self.scores = nodes[:0], scores[:0]  # (frontiers, S, B) sorted by node
-        self.messages = scores.new_empty(0, self.rules.num_groups, self.prefixes.vocab_size)  # (frontiers, S, V)
-        self.first = self.number(range(len(self.roots)), nodes, scores)  # the empty fill of each example
+        self.first = self.stand(range(len(self.roots)), nodes, scores)  # the empty fill of each example
 
-    def number(self, examples: Sequence[int], nodes: Tensor, scores: Tensor) -> list[int]:
-        """The numbers of frontiers (m, S, B), one of each example."""
+    def stand(self, examples: Sequence[int], nodes: Tensor, scores: Tensor) -> list[Frontier]:
+        """The frontiers with these nodes (m, S, B), one of each example."""
         order = nodes.masked_fill(nodes == DEAD, torch.iinfo(nodes.dtype).max).argsort(2)
         nodes, scores = nodes.gather(2, order), scores.gather(2, order)
         keys = [(example, *row) for example, row in zip(examples, nodes.flatten(1).tolist(), strict=True)]
-        known = len(self.numbers)
-        numbers = [self.numbers.setdefault(key, len(self.numbers)) for key in keys]
-        fresh = [row for row, number in enumerate(numbers) if number >= known]
+        fresh = [row for row, key in enumerate(keys) if key not in self.frontiers]
         if fresh:
             nodes, scores = nodes[fresh], scores[fresh]
-            self.messages = append_rows(self.messages, known, self._message(nodes, scores))
-            self.nodes, self.scores = append_rows(self.nodes, known, nodes), append_rows(self.scores, known, scores)
-        return numbers
+            parts = zip(nodes, scores, self._messages(nodes, scores), strict=True)
+            self.frontiers.update((keys[row], Frontier(*each)) for row, each in zip(fresh, parts, strict=True))
+        return [self.frontiers[key] for key in keys]
 
-    def _message(self, nodes: Tensor, scores: Tensor) -> Tensor:
-        """The most (m, S, V) that a group comes to with each token: max_b [ s_b + f_b(y) ]."""
+    def _messages(self, nodes: Tensor, scores: Tensor) -> Tensor:
         used = max(1, int((nodes != DEAD).sum(2).max()))  # the dead come last
         nodes, scores = nodes[:, :, :used], scores[:, :, :used, None]
         at_once = max(1, BLOCK // (self.prefixes.vocab_size * nodes[0].numel()))
@@ -124,14 +128,14 @@ class Side:
         own = (self.prefixes.log_probs(some.flatten()).view(*some.shape, -1).add_(more) for some, more in parts)
         return torch.cat([each.amax(2) for each in own])  # (m, S, V)
 
-    def partial_fills(self, frontier: int) -> tuple[tuple[Tokens, float], ...]:
+    def partial_fills(self, frontier: Frontier) -> tuple[tuple[Tokens, float], ...]:
         """The partial fills of a frontier with their running scores."""
-        pairs = zip(self.nodes[frontier].flatten().tolist(), self.scores[frontier].flatten().tolist(), strict=True)
+        pairs = zip(frontier.nodes.flatten().tolist(), frontier.scores.flatten().tolist(), strict=True)
         return tuple((self.prefixes.path(node), score) for node, score in pairs if node != DEAD)
 
 
-def run_pass(near: Side, far: Side | None = None, heard: Sequence[Pass] = ()) -> Pass:
-    """Run over the regions once, from the near side to the far one, steered by the passes `heard` of the far side."""
+def run_pass(near: Side, heard: Sequence[Pass] = ()) -> Pass:
+    """Run over the regions once, from the near side to the far one, steered by passes of the far side."""
     widths = [len(layout.region) for layout in near.layouts]
     frontiers = [[first] if width else [] for first, width in zip(near.first, widths, strict=True)]
     fills: list[Fills] = [{(): 0.0} for _ in widths]
@@ -141,13 +145,13 @@ def run_pass(near: Side, far: Side | None = None, heard: Sequence[Pass] = ()) ->
             for example, width in enumerate(widths)
             if slot < width
         }
-        fresh = [e for e, key in keys.items() if key not in near.choices or not near.prefixes.lookup]
+        fresh = [example for example, key in keys.items() if key not in near.choices or not near.prefixes.lookup]
         if fresh:
-            chosen = _extend(near, far, slot, fresh, [keys[example] for example in fresh])
-            near.choices.update(zip((keys[example] for example in fresh), chosen, strict=True))
+            asked = [keys[example] for example in fresh]
+            near.choices.update(zip(asked, _extend(near, slot, fresh, asked), strict=True))
         for example, key in keys.items():
             following = near.choices[key]
-            if isinstance(following, int):
+            if isinstance(following, Frontier):
                 frontiers[example].append(following)
             else:
                 fills[example] = following
@@ -155,28 +159,29 @@ def run_pass(near: Side, far: Side | None = None, heard: Sequence[Pass] = ()) ->
 
 
 def _extend(
-    near: Side, far: Side | None, slot: int, examples: Sequence[int], keys: Sequence[tuple[int, ...]]
-) -> list[int | Fills]:
+    near: Side, slot: int, examples: Sequence[int], keys: Sequence[tuple[Frontier, ...]]
+) -> list[Frontier | Fills]:
     """Choose the extensions of some frontiers: the frontiers that they make, or in the last slot the fills."""
-    device = near.prefixes.device
-    rows, numbers = torch.tensor(examples, device=device), torch.tensor(keys, device=device)  # (m,), (m, 1 + heard)
+    ours, *heard = zip(*keys, strict=True)
     message = None
-    for heard in (far.messages[each] for each in numbers.t()[1:]) if far else ():
-        message = heard if message is None else torch.maximum(message, heard)
-    chosen = _choose(near, slot, rows, numbers[:, 0], message)
+    for each in heard:
+        other = torch.stack([frontier.message for frontier in each])  # (m, S, V)
+        message = other if message is None else torch.maximum(message, other)
+    rows = torch.tensor(examples, device=near.prefixes.device)  # (m,)
+    chosen = _choose(near, slot, rows, ours, message)
     cut_off = (chosen.ranking == -torch.inf).flatten(1).all(1).nonzero().flatten()
     if message is not None and len(cut_off):
         # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
-        alone = _choose(near, slot, rows[cut_off], numbers[cut_off, 0], None)
-        for ours, other in zip(vars(chosen).values(), vars(alone).values(), strict=True):
-            ours[cut_off] = other
+        alone = _choose(near, slot, rows[cut_off], [ours[row] for row in cut_off.tolist()], None)
+        for whole, part in zip(vars(chosen).values(), vars(alone).values(), strict=True):
+            whole[cut_off] = part
     last = [slot + 1 == len(near.layouts[example].region) for example in examples]
     going = [row for row, ends in enumerate(last) if not ends]
     parents, tokens, scores = (each[going] for each in (chosen.parents, chosen.tokens, chosen.scores))
     alive = scores > -torch.inf
     nodes = torch.full_like(parents, DEAD)
     nodes[alive] = near.prefixes.read(parents[alive], tokens[alive])
-    frontiers = iter(near.number([examples[row] for row in going], nodes, scores) if going else ())
+    frontiers = iter(near.stand([examples[row] for row in going], nodes, scores) if going else ())
     return [_fills(near, chosen, row) if ends else next(frontiers) for row, ends in enumerate(last)]
 
 
@@ -187,17 +192,19 @@ def _fills(near: Side, chosen: Extensions, row: int) -> Fills:
     return {(*near.prefixes.path(parent), token): value for parent, token, value in found}
 
 
-def _choose(near: Side, slot: int, examples: Tensor, frontiers: Tensor, message: Tensor | None) -> Extensions:
-    """The B best extensions of each group of some frontiers (m,)."""
+def _choose(
+    near: Side, slot: int, examples: Tensor, frontiers: Sequence[Frontier], message: Tensor | None
+) -> Extensions:
+    """The B best extensions of each group of m frontiers."""
     rules, num_beams = near.rules, near.num_beams
     bias = rules.bias(examples, slot)  # (m, V)
     steer = rules.steer(examples, slot, bias, message)  # (m, S, V)
-    ranked = near.messages[frontiers].add_(steer)
+    ranked = torch.stack([frontier.message for frontier in frontiers]).add_(steer)
     tokens, groups = rules.candidates(examples, slot, ranked, min(num_beams, near.prefixes.vocab_size))  # (m, S, T)
-    nodes = near.nodes[frontiers]  # (m, S, B)
+    nodes = torch.stack([frontier.nodes for frontier in frontiers])  # (m, S, B)
     offered = tokens[:, :, None].expand(-1, -1, num_beams, -1)  # (m, S, B, T)
     own = near.prefixes.log_probs(nodes.flatten(), offered.flatten(0, 2)).view_as(offered)
-    own += near.scores[frontiers][..., None]
+    own += torch.stack([frontier.scores for frontier in frontiers])[..., None]
     ranking = own + steer.expand_as(ranked).gather(2, tokens)[:, :, None]
     here = bias.expand(len(examples), -1).gather(1, tokens.flatten(1)).view_as(tokens)[:, :, None]
     best = ranking.flatten(1)[:, None]  # (m, 1, S * B * T)

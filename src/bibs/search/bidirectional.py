@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
-from .beam import Fills, Pass, run_pass
+from .beam import Fills, Frontier, Pass, run_pass
 from .problem import DIRECTIONS, Direction, Fill, Settings, Start, TracedPass, opposite
 from .rescore import Batch, finish, left_to_right, score_both
 
@@ -26,7 +26,7 @@ class Visit(NamedTuple):
     """What one pass came to in one example."""
 
     direction: Direction
-    frontiers: tuple[int, ...]
+    frontiers: tuple[Frontier, ...]
     fills: Fills  # from left to right
 
 
@@ -85,7 +85,7 @@ def run_steps(batch: Batch, start: Start, num_rounds: int) -> list[History]:
         step: dict[Direction, Pass] = {}
         for direction in turns[number % 2]:
             heard = [earlier[opposite(direction)] for earlier in steps[-num_heard:]]
-            step[direction] = run_pass(batch[direction], batch[opposite(direction)], heard)
+            step[direction] = run_pass(batch[direction], heard)
         steps.append(step)
         for example, history in enumerate(histories):
             visits = (

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from torch import Tensor
 
 from .beam import Rules, Side
-from .model import Conditions, StepModel
+from .model import Conditions, ScoringModel
 from .prefixes import Prefixes
 from .problem import Fill, Gap, Layout, Settings, Template
 from .rescore import Batch
@@ -48,11 +48,11 @@ class Trees:
     settings: Settings
 
     @staticmethod
-    def of(forward: StepModel, backward: StepModel, settings: Settings) -> Trees:
+    def of(forward: ScoringModel, backward: ScoringModel, settings: Settings) -> Trees:
         max_nodes = (settings.max_memory << 20) // (8 * forward.vocab_size)  # float32, half the budget each
         max_rows = settings.batch_size * settings.num_beams if settings.batch_size else 4 * ROWS_AT_ONCE
         limits = (max_rows, max_nodes, settings.lookup)
-        return Trees(Prefixes("forward", forward, *limits), Prefixes("backward", backward, *limits), settings)
+        return Trees(Prefixes(forward, *limits), Prefixes(backward, *limits), settings)
 
     def begin(self, templates: Sequence[Template], conditions: Conditions = None) -> None:
         """Forget everything, and read the contexts of other templates."""

@@ -20,13 +20,7 @@ Conditions: TypeAlias = Tensor | Sequence[Any] | None
 
 
 class StepModel(Protocol):
-    """A sequence model that reads in one direction. Returned log probabilities are normalised over the vocabulary.
-
-    A model may also have `score(continuations, state, floors=None) -> (R,)`: the log probability of R ragged, non-empty
-    continuations after their first tokens, each read from its row of the state. It spares the model the whole
-    distributions; a model without it is stepped. A row that falls below its floor (R,) is of no more interest: the
-    model may stop there, and give any value below the floor.
-    """
+    """A sequence model that reads in one direction. Returned log probabilities are normalised over the vocabulary."""
 
     vocab_size: int
 
@@ -43,6 +37,19 @@ class StepModel(Protocol):
 
         `state` is not to be changed in place: search may step from the same rows again. What is returned is kept as it
         is, so a model must not write into it later.
+        """
+        ...
+
+
+class ScoringModel(StepModel, Protocol):
+    """One that also scores given tokens. It is what search runs on; `bibs.checks` makes one of any `StepModel`."""
+
+    def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor) -> Tensor:
+        """The log probability (R,) of R ragged, non-empty continuations after their first tokens, each read from its
+        row of the state. This spares a model the whole distributions.
+
+        A row that falls below its floor (R,) is of no more interest: the model may stop there, and give any value below
+        the floor.
         """
         ...
 
