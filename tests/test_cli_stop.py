@@ -36,6 +36,23 @@ def test_a_command_that_is_stopped_says_how_to_go_on(tmp_path, monkeypatch, caps
     assert capsys.readouterr().err == f"stopped; {line} ({tmp_path / 'out'})\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        ("eval nll", "bibs.evaluation.nll.evaluate_likelihood"),
+        ("calibrate --output weights.json", "bibs.evaluation.calibration.calibrate"),
+    ],
+)
+def test_a_command_that_keeps_nothing_says_so(tmp_path, monkeypatch, capsys, command, work):
+    make_home(tmp_path)
+    monkeypatch.setattr(work, stop)
+    monkeypatch.setattr("sys.argv", ["bibs", *command.split(), "--data", str(tmp_path / "data.json")])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == "stopped; nothing was written, and the same command begins anew\n"
+
+
 def test_the_first_line_of_progress_says_no_time_that_it_cannot_know(capsys):
     show = _plain_lines(epochs=2)
     show(Report("forward", 5, 10, 1.0, 100.0))

@@ -13,19 +13,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from bibs import fill_templates
+from bibs import fill_templates, from_next_token
 from bibs.data import Features
 from bibs.evaluation import experiment as experiment_module
 from bibs.evaluation import results as results_module
 from bibs.evaluation import runs
 from bibs.evaluation.captions import CaptionSettings, evaluate_captions
+from bibs.evaluation.comparison import metric_table
 from bibs.evaluation.experiment import Finished
 from bibs.evaluation.meteor import NoMeteorError
-from bibs.evaluation.methods import Method, NadeSamples, Search, parse_methods
+from bibs.evaluation.methods import METHODS, Method, NadeSamples, Search, parse_methods
 from bibs.evaluation.metrics import METRICS
-from bibs.evaluation.pair import Answer, Pair
+from bibs.evaluation.pair import Answer, Pair, fingerprint_model
 from bibs.evaluation.runs import Run
-from bibs.evaluation.tables import Entry, Table, to_compact_markdown
+from bibs.evaluation.tables import Entry, Table, to_compact_markdown, to_markdown
 from bibs.evaluation.tasks import Cell, Example
 from bibs.infiller import Infiller
 from bibs.models.directory import load_models
@@ -33,7 +34,7 @@ from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig
 from bibs.models.storage import save_json
 from bibs.text import Vocabulary
-from tiny_captions import SIZE, make_home
+from tiny_captions import SIZE, WORDS, make_home
 
 pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install '.[eval]'")
 pytest.importorskip("matplotlib", reason="needs the eval extra: pip install '.[eval]'")
@@ -348,3 +349,65 @@ def test_a_compact_table_holds_every_number_in_its_place() -> None:
         "|---|---|---|",
         "| a | .25 / -.50 | **10.0** / n/a |",
     ]
+
+
+# Models and methods of one's own, and what the report says of them
+
+
+def first_word_again(pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
+    return pair.score(examples, [example.before[:1] * len(example.blank) for example in examples])
+
+
+def counted(lines: list[str]) -> Infiller:
+    return Infiller.from_corpus([*lines, " ".join(WORDS)])
+
+
+def test_any_pair_is_evaluated_by_methods_of_ones_own(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS, "again", ("The first word again", first_word_again))
+    settings = CaptionSettings(removed=(50,), methods="again,forward,bibs", num_rounds=1)
+    infiller = counted(["a man rides a wave", "the old dog sits on the mat"])
+    found = evaluate_captions(infiller, home / "data.json", output=tmp_path / "run", settings=settings)
+    (cell,) = found.cells
+    for example, each in zip(cell.examples, found.run.of(cell, found.methods[0]), strict=True):
+        assert each.fill.split() == [example.before[0]] * len(example.blank)
+        whole = [infiller.vocabulary.start, *infiller.vocabulary.encode(example.filled(each.fill.split()))]
+        (expected,) = infiller.forward.start([[*whole, infiller.vocabulary.end]])[2]
+        assert each.forward_score == pytest.approx(float(expected), abs=1e-4)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "The first word again" in page
+    again = evaluate_captions(infiller, home / "data.json", output=tmp_path / "run", settings=settings)
+    assert again.results.rows == found.results.rows
+    other = counted(["a man rides a wave", "the old dog sits on the street"])
+    with pytest.raises(ValueError, match="cannot go on with other settings: `model` was"):
+        evaluate_captions(other, home / "data.json", output=tmp_path / "run", settings=settings)
+
+
+def test_a_model_is_known_again_by_what_it_has_learnt() -> None:
+    one, same, other = (counted([line]) for line in ("a man sits", "a man sits", "a cat sits"))
+    assert fingerprint_model(one.forward) == fingerprint_model(same.forward) != fingerprint_model(other.forward)
+    assert fingerprint_model(one.forward) != fingerprint_model(one.backward)
+    nothing = from_next_token(lambda tokens: torch.zeros(3), 3)
+    assert fingerprint_model(nothing) == type(nothing).__name__  # a function has no weights to look at
+
+
+def test_the_report_says_what_is_true_of_the_methods_that_were_run(home: Path, tmp_path: Path) -> None:
+    evaluate(home, tmp_path / "run", with_features=False, methods="gsn,bibs", lengths=("known", "unknown"))
+    page = (tmp_path / "run" / "report.html").read_text()
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    assert "on which GSN (ordered) and BiBS do not all agree" in body
+    assert "seeing what is left" in body
+    assert not re.search(r"[{}]|num_beams|length_prior|None", re.sub(r"base64,[^\"]*", "", body))
+    for head in re.findall(r"<thead>.*?</thead>", body, flags=re.DOTALL):
+        assert head.rpartition("<tr>")[2].count("<th") <= 11  # all of them are seen on a page of 1,280 pixels
+    text = (tmp_path / "run" / "table.md").read_text()
+    assert "The blank alone, unknown length" in text
+    tables = re.findall(r"^### .*", text, flags=re.MULTILINE)
+    assert len(tables) == len(set(tables))
+
+
+def test_only_what_is_better_than_another_stands_out() -> None:
+    rows = tuple({"removed": 50, "lengths": "known", "method": method, "CIDEr": 0.0} for method in ("forward", "bibs"))
+    results = results_module.Results({}, rows, labels={"forward": "f", "bibs": "b"})
+    assert "**" not in to_markdown(metric_table(results, "", ["CIDEr"], "known"))

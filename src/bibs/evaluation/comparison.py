@@ -72,15 +72,13 @@ def metric_table(results: Results, title: str, metrics: Sequence[str], lengths: 
 
     def best(row: Row, rivals: Sequence[Row], name: str) -> bool:
         """Retrieval stands beside the comparison, not in it."""
-        values = [rival[name] for rival in rivals if not rival["method"].startswith("ncca") and name != "seconds"]
-        return not row["method"].startswith("ncca") and row[name] in values and row[name] == max(filter(_known, values))
+        values = [each[name] for each in rivals if not each["method"].startswith("ncca") and each[name] is not None]
+        if name == "seconds" or row["method"].startswith("ncca") or row[name] is None:
+            return False
+        return bool(row[name] == max(values) and (len(values) == 1 or row[name] > min(values)))
 
     rows = [row for row in results.rows if row["lengths"] == lengths]
     return lay_out(title, rows, list(map(metric_column, metrics)), line=results.label_of, best=best)
-
-
-def _known(value: float | None) -> bool:
-    return value is not None
 
 
 def gain_rows(results: Results, lengths: str) -> list[Row]:

@@ -172,7 +172,7 @@ def _draw(rows: Sequence[Row]) -> Figure:
         joints.append(Curve(numbers, [row["best"] for row in here], colour, share_label(share)))
         shares.append(Curve(numbers, [100 * row["settled"] for row in here], colour))
     x_label = "pass (0 is the plain first one)"
-    panels = [Panel("joint: best so far (line), top of the pass (dashes)", x_label, tuple(joints))]
+    panels = [Panel("joint: best so far (line), top of pass (dashes)", x_label, tuple(joints))]
     panels.append(Panel("settled examples, per cent", x_label, tuple(shares)))
     return draw_curves(panels, x_ticks=distinct(rows, "pass"))
 

@@ -184,7 +184,7 @@ def _draw(rows: Sequence[Row], settings: DiversitySettings) -> Figure:
             found.append(Curve(xs, ys, colour, label, f"o{style}", marks))
             found.append(Curve([row["distinct"] for row in wide], [row[name] for row in wide], colour, style="x"))
     x_label = f"distinct words in {settings.num_return_sequences} fills"
-    title = "S (numbers: the penalty; crosses: none, more beams)"
+    title = "S (numbers: penalty; crosses: more beams)"
     first = Panel(title, x_label, (*curves["best"], *curves["mean"]))
     second = Panel(
         "share of the true words in their places", x_label, (*curves["oracle_accuracy"], *curves["first_accuracy"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -178,13 +179,19 @@ def fingerprint_model(model: object) -> str:
 
     A model that cannot be pickled (made of a function, say) is known by its class alone.
     """
-    if isinstance(model, nn.Module):
-        weights = sorted(model.state_dict().items())
-        return short_hash(*(part for name, w in weights for part in (name.encode(), w.cpu().numpy().tobytes())))
+    held = io.BytesIO()
     try:
-        return short_hash(pickle.dumps(model))
+        _ByValue(held).dump(sorted(model.state_dict().items()) if isinstance(model, nn.Module) else model)
     except (pickle.PicklingError, AttributeError, TypeError):
         return type(model).__qualname__
+    return short_hash(held.getvalue())
+
+
+class _ByValue(pickle.Pickler):
+    """Tensors are told by their numbers, not by the memory that holds them."""
+
+    def persistent_id(self, value: object) -> bytes | None:
+        return value.detach().cpu().numpy().tobytes() if isinstance(value, Tensor) else None
 
 
 def short_hash(*parts: bytes) -> str:

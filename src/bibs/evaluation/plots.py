@@ -127,7 +127,7 @@ def draw_points(
 
 def draw_curves(panels: Sequence[Panel], *, log: int = 0, x_ticks: Sequence[float] = ()) -> Figure:
     """Panels side by side with one legend; `log` is the base of the x axis, where it is logarithmic."""
-    figure, axes = _grid(1, len(panels), width=3.8, height=3.2)
+    figure, axes = _grid(1, len(panels), width=4.2, height=3.2)
     handles: dict[str, Any] = {}
     for axis, panel in zip(axes[0], panels, strict=True):
         for curve in panel.curves:

@@ -24,6 +24,9 @@ from bibs.evaluation.runs import Progress, Run
 from bibs.evaluation.tables import Row
 from bibs.evaluation.tasks import Cell, share_label
 
+LEAST_BASE = 1e-6
+"""A gain over less than this says nothing: coco-caption's Bleu is never quite 0."""
+
 
 @dataclass(frozen=True)
 class Results:
@@ -125,7 +128,8 @@ def _compare(cell: Cell, measures: dict[str, dict[str, Measure]], weights: Float
         for name in ours if other != OURS else ():
             found = estimate_difference(ours[name], theirs[name], weights)
             difference = {"difference": found.value, "difference_ci": list(found.interval)}
-            gain = found.value / abs(theirs[name].value) if theirs[name].value else None
+            base = abs(theirs[name].value)
+            gain = found.value / base if base > LEAST_BASE else None
             names = {"metric": name, "method": OURS, "other": other}
             comparisons.append({**cell.where, **names, **difference, "gain": gain})
     return comparisons
