@@ -249,8 +249,8 @@ def test_an_evaluation_reports_the_lengths_that_were_chosen(home, tmp_path, monk
     for row in finished.results.rows:
         assert ("length_errors" in row) == (row["lengths"] == "unknown")
         if row["lengths"] == "unknown":
-            cell = finished.cells[1]
-            (method,) = (method for method in finished.methods if method.key == row["method"])
+            cell = finished.run.cells[1]
+            (method,) = (method for method in finished.run.methods if method.key == row["method"])
             errors = [len(each.fill.split()) - len(each.truth.split()) for each in finished.run.of(cell, method)]
             assert row["length_errors"]["mean"] == pytest.approx(sum(errors) / len(errors))
             assert row["length_errors"]["histogram"][str(errors[0])] == errors.count(errors[0])

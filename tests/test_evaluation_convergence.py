@@ -49,16 +49,16 @@ def fill(home: Path, num_rounds: int, method: str, cell: Cell) -> list[Answer]:
 
 
 def test_the_first_pass_is_the_plain_backward_search(home: Path, found: Finished) -> None:
-    for cell in found.cells:
+    for cell in found.run.cells:
         plain = fill(home, 0, "backward", cell)
-        for trace, answer in zip(found.run.of(cell, found.methods[0]), plain, strict=True):
+        for trace, answer in zip(found.run.of(cell, found.run.methods[0]), plain, strict=True):
             assert trace.facts["fills"][0] == answer.fill
             assert trace.facts["scores"][0] == pytest.approx(answer.score, abs=1e-4)
 
 
 def test_the_answer_after_each_round_is_at_least_the_best_so_far(home: Path, found: Finished) -> None:
-    for cell in found.cells:
-        traces = found.run.of(cell, found.methods[0])
+    for cell in found.run.cells:
+        traces = found.run.of(cell, found.run.methods[0])
         for rounds in range(ROUNDS + 1):
             answers = [fill(home, rounds, name, cell) for name in ("bibs", "bibs-backward")]
             for trace, *both in zip(traces, *answers, strict=True):
@@ -67,13 +67,13 @@ def test_the_answer_after_each_round_is_at_least_the_best_so_far(home: Path, fou
 
 
 def test_means_never_fall_and_what_left_early_has_settled(found: Finished) -> None:
-    for cell in found.cells:
+    for cell in found.run.cells:
         rows = [row for row in found.results.rows if row["removed"] == cell.removed]
         assert [row["pass"] for row in rows] == list(range(2 * ROUNDS + 1))
         for before, after in itertools.pairwise(rows):
             assert after["best"] >= before["best"]
             assert after["settled"] >= before["settled"]
-        traces = found.run.of(cell, found.methods[0])
+        traces = found.run.of(cell, found.run.methods[0])
         assert all(trace.facts["settled"] for trace in traces if len(trace.facts["scores"]) < 2 * ROUNDS + 1)
 
 

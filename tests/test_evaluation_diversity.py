@@ -51,8 +51,8 @@ def test_words_are_counted_once_and_places_matter() -> None:
 
 def test_the_rows_are_means_of_what_was_filled(found: Finished) -> None:
     assert [row["method"] for row in found.results.rows] == ["bibs", "bibs@6", "bibs+0.5", "bibs+50"]
-    (cell,) = found.cells
-    for method, row in zip(found.methods, found.results.rows, strict=True):
+    (cell,) = found.run.cells
+    for method, row in zip(found.run.methods, found.results.rows, strict=True):
         records = found.run.of(cell, method)
         assert all(len(set(record.facts["fills"])) == 3 for record in records)
         assert row["n"] == len(records) == len(cell.examples)
@@ -67,8 +67,8 @@ def test_the_rows_are_means_of_what_was_filled(found: Finished) -> None:
 
 
 def test_a_penalty_makes_words_differ_and_costs_the_best_fill_nothing(found: Finished) -> None:
-    (cell,) = found.cells
-    plain, _, *penalised = found.methods
+    (cell,) = found.run.cells
+    plain, _, *penalised = found.run.methods
     for method in penalised:
         for before, after in zip(found.run.of(cell, plain), found.run.of(cell, method), strict=True):
             assert max(after.facts["scores"]) >= max(before.facts["scores"]) - 1e-4
@@ -82,7 +82,7 @@ def test_what_is_written_can_be_read(found: Finished) -> None:
     assert "data:image/png;base64," in (directory / "report.html").read_text()
     assert (directory / "plots" / "diversity.png").stat().st_size > 1000
     (table,) = found.report.tables
-    assert [label for label, _ in table.rows] == [method.label for method in found.methods]
+    assert [label for label, _ in table.rows] == [method.label for method in found.run.methods]
 
 
 @pytest.mark.parametrize(

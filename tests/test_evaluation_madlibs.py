@@ -74,8 +74,8 @@ def finished(home: Path) -> Finished:
 
 
 def test_retrieval_finds_the_answer_that_the_picture_tells(finished: Finished) -> None:
-    (cell,) = finished.cells
-    for method in finished.methods[-2:]:
+    (cell,) = finished.run.cells
+    for method in finished.run.methods[-2:]:
         assert method.key in ("ncca", "ncca-box")
         found = finished.run.of(cell, method)
         assert sum(each.fill == each.truth for each in found) >= 9

@@ -121,7 +121,7 @@ def test_completions_keep_the_context_and_the_length(finished: Finished) -> None
 
 
 def test_the_score_of_bibs_is_never_below_that_of_its_first_pass(finished: Finished) -> None:
-    for cell in finished.cells:
+    for cell in finished.run.cells:
         ours, init = (finished.run.of(cell, method(name)) for name in ("bibs", "backward"))
         assert all(mine.score >= first.score - 1e-4 for mine, first in zip(ours, init, strict=True))
 
@@ -369,8 +369,8 @@ def test_any_pair_is_evaluated_by_methods_of_ones_own(
     settings = CaptionSettings(removed=(50,), methods="again,forward,bibs", num_rounds=1)
     infiller = counted(["a man rides a wave", "the old dog sits on the mat"])
     found = evaluate_captions(infiller, home / "data.json", output=tmp_path / "run", settings=settings)
-    (cell,) = found.cells
-    for example, each in zip(cell.examples, found.run.of(cell, found.methods[0]), strict=True):
+    (cell,) = found.run.cells
+    for example, each in zip(cell.examples, found.run.of(cell, found.run.methods[0]), strict=True):
         assert each.fill.split() == [example.before[0]] * len(example.blank)
         whole = [infiller.vocabulary.start, *infiller.vocabulary.encode(example.filled(each.fill.split()))]
         (expected,) = infiller.forward.start([[*whole, infiller.vocabulary.end]])[2]

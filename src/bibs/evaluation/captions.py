@@ -10,10 +10,12 @@ from typing_extensions import Unpack
 
 from bibs.data import CaptionedImage, read_captions
 from bibs.evaluation.comparison import Layout, comparison_report
-from bibs.evaluation.experiment import Finished, How, Settings, fill_cells, finish, open_pair
+from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
 from bibs.evaluation.methods import NadeSamples
 from bibs.evaluation.metrics import require_metrics
+from bibs.evaluation.report import Report
 from bibs.evaluation.results import compare_methods
+from bibs.evaluation.runs import Run
 from bibs.evaluation.tasks import Cell, Words, caption_examples, draw_captions, images_of
 from bibs.infiller import Infiller
 
@@ -60,11 +62,13 @@ def evaluate_captions(
     cells, notes = caption_cells(Path(data), settings)
     pair = open_pair(infiller, cells, settings, how)
     methods = settings.parsed_methods({"nade": NadeSamples.load(nade, pair.vocabulary)} if nade else {})
-    run = fill_cells("captions", pair, cells, methods, settings, how)
-    results = compare_methods(run, cells, methods, notes=notes, seed=settings.seed, progress=how.get("progress"))
-    lead = LEAD.format("the picture and " if pair.features else "")
-    report = comparison_report(LAYOUT, lead, results, run, cells, methods, how.get("images"))
-    return finish(run, cells, methods, report)
+
+    def describe(run: Run) -> Report:
+        results = compare_methods(run, notes=notes, seed=settings.seed, progress=how.get("progress"))
+        lead = LEAD.format("the picture and " if pair.features else "")
+        return comparison_report(LAYOUT, lead, results, run, how.get("images"))
+
+    return carry_out("captions", pair, cells, methods, settings, how, describe)
 
 
 def caption_cells(data: Path, settings: CaptionSettings) -> tuple[list[Cell], list[str]]:

@@ -17,14 +17,14 @@ from typing_extensions import Unpack
 
 from bibs.evaluation.bootstrap import draw_resamples, estimate_each
 from bibs.evaluation.captions import CaptionSettings, caption_cells
-from bibs.evaluation.experiment import Finished, How, fill_cells, finish, open_pair
+from bibs.evaluation.experiment import Finished, How, carry_out, open_pair
 from bibs.evaluation.methods import METHODS, OURS, Method
 from bibs.evaluation.metrics import mean_measure
 from bibs.evaluation.pair import Answer, Pair
-from bibs.evaluation.plots import COLOURS, Curve, Panel, Plot, distinct, draw_curves
+from bibs.evaluation.plots import COLOURS, Plot, add_legend, distinct, draw_curve, make_panels
 from bibs.evaluation.report import Report
 from bibs.evaluation.results import Results
-from bibs.evaluation.runs import Completion
+from bibs.evaluation.runs import Completion, Run
 from bibs.evaluation.samples import Gallery, Line, make_gallery
 from bibs.evaluation.tables import Column, Row, Table, lay_out, share_of
 from bibs.evaluation.tasks import Cell, Example, share_label
@@ -82,22 +82,23 @@ def evaluate_convergence(
     cells, notes = caption_cells(Path(data), settings)
     pair = open_pair(infiller, cells, settings, how)
     ours = Method(OURS, METHODS[OURS][0], settings.num_beams, follow_passes)
-    methods = (ours, Method(TRUTH, "People", settings.num_beams, people))
-    run = fill_cells("convergence", pair, cells, methods, settings, how)
-    rows: list[Row] = []
-    answers, galleries = [], []
-    for cell in cells:
-        found, truths = (run.of(cell, method) for method in methods)
-        known = [all(word in pair.vocabulary for word in example.blank) for example in cell.examples]
-        scores = [truth.score if yes else None for truth, yes in zip(truths, known, strict=True)]
-        rows += pass_rows(cell, found, 2 * settings.num_rounds + 1, settings.seed)
-        answers.append(_answer_row(cell, found, scores))
-        galleries.append(_gallery(cell, found, scores, how.get("images")))
-    labels = {method.key: method.label for method in methods}
-    results = Results(run.settings, tuple(rows), tuple(notes), labels, {"answers": tuple(answers)})
-    plot = Plot("Joint log probability and settled share by pass", "convergence", partial(_draw, rows))
-    tables = (pass_table(rows), answer_table(answers))
-    return finish(run, cells, methods, Report(TITLE, LEAD, results, tables, (plot,), galleries=tuple(galleries)))
+    truth = Method(TRUTH, "People", settings.num_beams, people)
+
+    def describe(run: Run) -> Report:
+        rows: list[Row] = []
+        answers, galleries = [], []
+        for cell in cells:
+            found = run.of(cell, ours)
+            known = (all(word in pair.vocabulary for word in example.blank) for example in cell.examples)
+            truths = [each.score if yes else None for each, yes in zip(run.of(cell, truth), known, strict=True)]
+            rows += pass_rows(cell, found, 2 * settings.num_rounds + 1, settings.seed)
+            answers.append(_answer_row(cell, found, truths))
+            galleries.append(_gallery(cell, found, truths, how.get("images")))
+        results = Results(run.settings, tuple(rows), tuple(notes), run.labels, {"answers": tuple(answers)})
+        plot = Plot("Joint log probability and settled share by pass", "convergence", partial(_draw, rows))
+        return Report(TITLE, LEAD, results, _tables(rows, answers), (plot,), galleries=tuple(galleries))
+
+    return carry_out("convergence", pair, cells, (ours, truth), settings, how, describe)
 
 
 def _scale(each: Completion) -> float:
@@ -143,20 +144,15 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def pass_table(rows: Sequence[Row]) -> Table:
+def _tables(rows: Sequence[Row], answers: Sequence[Row]) -> tuple[Table, ...]:
     title = "Mean joint log probability and share of settled examples after each pass, 95 % intervals"
     columns = [Column("top", "top fill"), Column("best", "best so far"), Column("settled", "settled", ".1%")]
-    return lay_out(title, rows, columns, line=lambda row: _pass_name(row["pass"]), corner="pass")
-
-
-def answer_table(answers: Sequence[Row]) -> Table:
+    passes = lay_out(title, rows, columns, line=lambda row: _pass_name(row["pass"]), corner="pass")
     title = "The best of all passes; people's words, where all are in the vocabulary; rounds until settled or stopped"
     columns = [Column("joint", "joint of the answer"), Column("truth_joint", "joint of people's words")]
-    columns += [
-        Column("truth_above", "people's words score higher", ".1%"),
-        Column("rounds_to_settle", "rounds", ".2f"),
-    ]
-    return lay_out(title, answers, columns, line=share_of, group=lambda row: "", corner="removed")
+    columns += [Column("truth_above", "people's words score higher", ".1%")]
+    columns += [Column("rounds_to_settle", "rounds", ".2f")]
+    return passes, lay_out(title, answers, columns, line=share_of, group=lambda row: "", corner="removed")
 
 
 def _pass_name(number: int) -> str:
@@ -164,17 +160,18 @@ def _pass_name(number: int) -> str:
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    joints, shares = [], []
+    figure, ((left, right),) = make_panels(1, 2)
     for colour, share in zip(COLOURS, distinct(rows, "removed"), strict=False):
         here = [row for row in rows if row["removed"] == share]
-        numbers = [row["pass"] for row in here]
-        joints.append(Curve(numbers, [row["top"] for row in here], colour, style="--"))
-        joints.append(Curve(numbers, [row["best"] for row in here], colour, share_label(share)))
-        shares.append(Curve(numbers, [100 * row["settled"] for row in here], colour))
-    x_label = "pass (0 is the plain first one)"
-    panels = [Panel("joint: best so far (line), top of pass (dashes)", x_label, tuple(joints))]
-    panels.append(Panel("settled examples, per cent", x_label, tuple(shares)))
-    return draw_curves(panels, x_ticks=distinct(rows, "pass"))
+        draw_curve(left, here, "pass", "best", colour=colour, label=share_label(share))
+        left.plot([row["pass"] for row in here], [row["top"] for row in here], "--", color=colour, linewidth=1)
+        draw_curve(right, here, "pass", "settled", colour=colour)
+    left.set_title("joint: best so far (line), top of pass (dashes)")
+    right.set_title("share of settled examples")
+    for axis in (left, right):
+        axis.set(xlabel="pass (0 is the plain first one)", xticks=distinct(rows, "pass"))
+    add_legend(figure)
+    return figure
 
 
 def _gallery(cell: Cell, found: Sequence[Completion], truths: Sequence[float | None], images: Path | None) -> Gallery:

@@ -16,11 +16,11 @@ from typing_extensions import Unpack
 
 from bibs.evaluation.bootstrap import draw_resamples, estimate_each
 from bibs.evaluation.captions import CaptionSettings, caption_cells
-from bibs.evaluation.experiment import Finished, How, fill_cells, finish, open_pair
+from bibs.evaluation.experiment import Finished, How, carry_out, open_pair
 from bibs.evaluation.methods import OURS, Method
 from bibs.evaluation.metrics import Measure, mean_measure, ratio_measure
 from bibs.evaluation.pair import Answer, Pair
-from bibs.evaluation.plots import COLOURS, Curve, Panel, Plot, distinct, draw_curves
+from bibs.evaluation.plots import COLOURS, Plot, add_legend, distinct, draw_curve, make_panels
 from bibs.evaluation.report import Report
 from bibs.evaluation.results import Results
 from bibs.evaluation.runs import Completion, Run
@@ -109,23 +109,25 @@ def evaluate_diversity(
     """Fill every blank several times, with each penalty."""
     cells, notes = caption_cells(Path(data), settings)
     pair = open_pair(infiller, cells, settings, how)
-    methods = diverse_methods(settings)
-    run = fill_cells("diversity", pair, cells, methods, settings, how)
-    rows = [row for cell in cells for row in diversity_rows(cell, run, methods, settings.seed)]
-    results = Results(run.settings, tuple(rows), tuple(notes), {method.key: method.label for method in methods})
-    title = f"{settings.num_return_sequences} fills of each blank, 95 % intervals"
-    table = lay_out(title, rows, COLUMNS, line=results.label_of, corner="search")
-    plot = Plot("Quality against distinct words", "diversity", partial(_draw, rows, settings))
-    galleries = tuple(_gallery(run, cell, methods, how.get("images")) for cell in cells)
-    return finish(run, cells, methods, Report(TITLE, LEAD, results, (table,), (plot,), galleries=galleries))
+
+    def describe(run: Run) -> Report:
+        rows = [row for cell in cells for row in diversity_rows(cell, run, settings.seed)]
+        results = Results(run.settings, tuple(rows), tuple(notes), run.labels)
+        title = f"{settings.num_return_sequences} fills of each blank, 95 % intervals"
+        table = lay_out(title, rows, COLUMNS, line=results.label_of, corner="search")
+        plot = Plot("Quality against distinct words", "diversity", partial(_draw, rows, settings))
+        galleries = tuple(_gallery(run, cell, how.get("images")) for cell in cells)
+        return Report(TITLE, LEAD, results, (table,), (plot,), galleries=galleries)
+
+    return carry_out("diversity", pair, cells, diverse_methods(settings), settings, how, describe)
 
 
-def diversity_rows(cell: Cell, run: Run, methods: Sequence[Method], seed: int = 0) -> list[Row]:
+def diversity_rows(cell: Cell, run: Run, seed: int = 0) -> list[Row]:
     """One row a penalty, each number with its 95 % interval. The first method is the one without a penalty."""
     weights = draw_resamples(len(cell.examples), seed=seed)
-    plain = [count_distinct(each) for each in run.of(cell, methods[0])]
+    plain = [count_distinct(each) for each in run.of(cell, run.methods[0])]
     rows = []
-    for method in methods:
+    for method in run.methods:
         assert isinstance(method.fill, Several)
         found = run.of(cell, method)
         where = {"task": "diversity", "split": cell.split, "removed": cell.removed, "method": method.key}
@@ -169,31 +171,29 @@ def share_found(each: Completion) -> float:
 
 def _draw(rows: Sequence[Row], settings: DiversitySettings) -> Figure:
     """S and the words in place against distinct words: a line through the penalties, a cross for the wide beam."""
-    curves: dict[str, list[Curve]] = {"best": [], "mean": [], "oracle_accuracy": [], "first_accuracy": []}
+    figure, ((left, right),) = make_panels(1, 2)
+    curves = {"best": left, "mean": left, "oracle_accuracy": right, "first_accuracy": right}
     labels = {column.name: column.label for column in COLUMNS}
     shares = distinct(rows, "removed")
+    plain = [{name: value for name, value in row.items() if not name.endswith("_ci")} for row in rows]
     for style, share in zip(("-", "--", ":", "-."), shares, strict=False):
-        narrow, wide = (
-            [row for row in rows if row["removed"] == share and (row["num_beams"] == settings.num_beams) == same]
-            for same in (True, False)
-        )
-        for colour, (name, found) in zip(COLOURS, curves.items(), strict=False):
-            label = labels[name] + (f", {share_label(share)}" if len(shares) > 1 else "")
-            marks = [f"{row['penalty']:g}" for row in narrow] if name in ("mean", "oracle_accuracy") else []
-            xs, ys = [row["distinct"] for row in narrow], [row[name] for row in narrow]
-            found.append(Curve(xs, ys, colour, label, f"o{style}", marks))
-            found.append(Curve([row["distinct"] for row in wide], [row[name] for row in wide], colour, style="x"))
-    x_label = f"distinct words in {settings.num_return_sequences} fills"
-    title = "S (numbers: penalty; crosses: more beams)"
-    first = Panel(title, x_label, (*curves["best"], *curves["mean"]))
-    second = Panel(
-        "share of the true words in their places", x_label, (*curves["oracle_accuracy"], *curves["first_accuracy"])
-    )
-    return draw_curves([first, second])
+        here = [row for row in plain if row["removed"] == share]
+        for colour, (name, axis) in zip(COLOURS, curves.items(), strict=False):
+            narrow, wide = ([row for row in here if (row["num_beams"] == settings.num_beams) == yes] for yes in (1, 0))
+            label, mark = labels[name], "penalty" if name in ("mean", "oracle_accuracy") else ""
+            label += f", {share_label(share)}" if len(shares) > 1 else ""
+            draw_curve(axis, narrow, "distinct", name, colour=colour, mark=mark, style=f"o{style}", label=label)
+            draw_curve(axis, wide, "distinct", name, colour=colour, style="x")
+    left.set_title("S (numbers: penalty; crosses: more beams)")
+    right.set_title("share of the true words in their places")
+    for axis in (left, right):
+        axis.set_xlabel(f"distinct words in {settings.num_return_sequences} fills")
+    add_legend(figure)
+    return figure
 
 
-def _gallery(run: Run, cell: Cell, methods: Sequence[Method], images: Path | None) -> Gallery:
-    plain, _, *penalised = methods
+def _gallery(run: Run, cell: Cell, images: Path | None) -> Gallery:
+    plain, _, *penalised = run.methods
     lines = [[Line(("People",), each.truth, truth=True)] for each in run.of(cell, plain)]
     for method in [plain, *penalised[len(penalised) // 2 :][:1]]:
         ours = "" if method == plain else method.label

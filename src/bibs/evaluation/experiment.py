@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -56,11 +56,9 @@ class How(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Finished:
-    """A whole run: its numbers, what they were computed from, and how they are shown."""
+    """A whole run, and how it is shown."""
 
     run: Run
-    cells: Sequence[Cell]
-    methods: Sequence[Method]
     report: Report
 
     @property
@@ -75,32 +73,28 @@ def open_pair(infiller: Infiller, cells: Sequence[Cell], settings: Settings, how
     return Pair.of(infiller, how.get("features"), examples, num_rounds=settings.num_rounds, seed=settings.seed)
 
 
-def fill_cells(
+def carry_out(
     task: str,
     pair: Pair,
     cells: Sequence[Cell],
     methods: Sequence[Method],
     settings: Settings,
     how: How,
-    **more: object,
-) -> Run:
-    """Fill every cell by every method. `more` is what the run was told besides `settings`."""
+    describe: Callable[[Run], Report],
+) -> Finished:
+    """Fill every cell by every method, and write what `describe` makes of it."""
     nades = [fingerprint_model(method.fill.nade) for method in methods if isinstance(method.fill, NadeSamples)]
     told = {
         "task": task,
         **asdict(settings),
         "methods": [method.key for method in methods],
-        **more,
         "data": short_hash(*(repr((cell.name, cell.examples)).encode() for cell in cells)),
         **pair.fingerprints(),
         "nade": next(iter(nades), None),
         "length_prior": asdict(pair.length_prior) if "unknown" in settings.lengths else None,
     }
-    run = Run(Path(how["output"]), told)
-    run.work_through(pair, cells, methods, workers=how.get("workers", 1), progress=how.get("progress"))
-    return run
-
-
-def finish(run: Run, cells: Sequence[Cell], methods: Sequence[Method], report: Report) -> Finished:
+    run = Run(Path(how["output"]), told, cells, methods)
+    run.fill(pair, workers=how.get("workers", 1), progress=how.get("progress"))
+    report = describe(run)
     write_outputs(report, run.directory)
-    return Finished(run, cells, methods, report)
+    return Finished(run, report)

@@ -18,12 +18,14 @@ from typing_extensions import Unpack
 
 from bibs.data import Features, Madlib, read_madlibs
 from bibs.evaluation.comparison import Layout, comparison_report
-from bibs.evaluation.experiment import Finished, How, Settings, fill_cells, finish, open_pair
+from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
 from bibs.evaluation.methods import Filler, NadeSamples
 from bibs.evaluation.metrics import measure_sentences, require_metrics
 from bibs.evaluation.ncca import BagOfWords, JointSpace
 from bibs.evaluation.pair import Answer, Pair
+from bibs.evaluation.report import Report
 from bibs.evaluation.results import compare_methods
+from bibs.evaluation.runs import Run
 from bibs.evaluation.tasks import Cell, Example, ImageId, Words, madlibs_examples, split_by_picture
 from bibs.infiller import Infiller
 from bibs.models.storage import write_atomically
@@ -112,18 +114,20 @@ def evaluate_madlibs(
     stores = {"ncca": how.get("features"), "ncca-box": box_features}
     pictures = {name: Pictures(store, name == "ncca-box") for name, store in stores.items() if store}
     pair = open_pair(infiller, cells, settings, how)
-    others: dict[str, Filler] = {name: Retrieval({}, "") for name in pictures}
+    others: dict[str, Filler] = {name: Retrieval({}, "") for name in pictures}  # to know which are wanted
     if nade:
         others["nade"] = NadeSamples.load(nade, pair.vocabulary)
     wanted = {method.name for method in settings.parsed_methods(others)}
     retrievals = {name: retrieve(each, madlibs, cut.examples) for name, each in pictures.items() if name in wanted}
-    methods = settings.parsed_methods(others | retrievals)
-    run = fill_cells("madlibs", pair, cells, methods, settings, how, box_features=box_features is not None)
     notes = [f"{name}: {retrieval.choice}." for name, retrieval in retrievals.items()]
     notes.append(_seen_in_training(madlibs, cut.examples))
-    results = compare_methods(run, cells, methods, notes=notes, seed=settings.seed, progress=how.get("progress"))
-    lead = LEAD + (RETRIEVAL if retrievals else "")
-    return finish(run, cells, methods, comparison_report(LAYOUT, lead, results, run, cells, methods, how.get("images")))
+
+    def describe(run: Run) -> Report:
+        results = compare_methods(run, notes=notes, seed=settings.seed, progress=how.get("progress"))
+        return comparison_report(LAYOUT, LEAD + (RETRIEVAL if retrievals else ""), results, run, how.get("images"))
+
+    methods = settings.parsed_methods(others | retrievals)
+    return carry_out("madlibs", pair, cells, methods, settings, how, describe)
 
 
 def _seen_in_training(madlibs: Sequence[Madlib], examples: Sequence[Example]) -> str:

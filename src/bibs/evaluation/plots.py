@@ -1,4 +1,4 @@
-"""Three kinds of plot, which draw whatever rows of results they are given: points with intervals, curves, bars."""
+"""The numbers as pictures: one style, points with intervals, and curves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bibs.evaluation.tables import Column, Row
 from bibs.evaluation.tasks import share_label
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK, MUTED, ACCENT, FAINT = "#1f2933", "#7b8794", "#0b6e99", "#e4e7eb"
@@ -43,27 +44,6 @@ class Plot:
     draw: Callable[[], Figure]
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Points that are joined. `marks` are written beside them, `band` is shaded around them."""
-
-    xs: Sequence[float]
-    ys: Sequence[float]
-    colour: str
-    label: str = ""
-    style: str = "o-"
-    marks: Sequence[str] = ()
-    band: Sequence[Sequence[float]] = ()  # low, high at each point
-    strong: bool = False
-
-
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    x_label: str
-    curves: tuple[Curve, ...]
-
-
 def save_plot(plot: Plot, directory: Path) -> Path:
     pyplot = load_pyplot()
     directory.mkdir(parents=True, exist_ok=True)
@@ -86,10 +66,9 @@ def load_pyplot() -> Any:
     return pyplot
 
 
-def _grid(num_rows: int, num_columns: int, *, width: float = 3.4, height: float = 2.4) -> tuple[Figure, Any]:
-    figure, axes = load_pyplot().subplots(
-        num_rows, num_columns, figsize=(width * num_columns, height * num_rows), squeeze=False, layout="constrained"
-    )
+def make_panels(num_rows: int, num_columns: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, Any]:
+    size = width * num_columns, height * num_rows
+    figure, axes = load_pyplot().subplots(num_rows, num_columns, figsize=size, squeeze=False, layout="constrained")
     return figure, axes
 
 
@@ -107,15 +86,14 @@ def draw_points(
 ) -> Figure:
     """A point and its interval for each line, one panel a column and share removed; `zero` marks where nothing is."""
     shares, lines = distinct(rows, "removed"), list(dict.fromkeys(map(line, rows)))[::-1]
-    figure, axes = _grid(len(shares), len(columns), height=0.5 + 0.23 * len(lines))
+    figure, axes = make_panels(len(shares), len(columns), width=3.4, height=0.5 + 0.23 * len(lines))
     for across, share in zip(axes, shares, strict=True):
         for axis, column in zip(across, columns, strict=True):
             if zero:
                 axis.axvline(0, color=INK, linewidth=0.8)
             for row in rows:
                 if row["removed"] == share and row.get(column.name) is not None:
-                    place = lines.index(line(row))
-                    colour = ACCENT if stands_out(row, column.name) else MUTED
+                    place, colour = lines.index(line(row)), ACCENT if stands_out(row, column.name) else MUTED
                     axis.plot(row[f"{column.name}_ci"], [place, place], color=colour, linewidth=1.5)
                     axis.plot([row[column.name]], [place], "o", color=colour, markersize=4.5)
             axis.set_yticks(range(len(lines)), lines if axis is across[0] else [""] * len(lines))
@@ -125,42 +103,22 @@ def draw_points(
     return figure
 
 
-def draw_curves(panels: Sequence[Panel], *, log: int = 0, x_ticks: Sequence[float] = ()) -> Figure:
-    """Panels side by side with one legend; `log` is the base of the x axis, where it is logarithmic."""
-    figure, axes = _grid(1, len(panels), width=4.2, height=3.2)
-    handles: dict[str, Any] = {}
-    for axis, panel in zip(axes[0], panels, strict=True):
-        for curve in panel.curves:
-            size, width = (6, 2) if curve.strong else (4.5, 1.2)
-            (drawn,) = axis.plot(curve.xs, curve.ys, curve.style, color=curve.colour, markersize=size, linewidth=width)
-            if curve.band:
-                axis.fill_between(curve.xs, *zip(*curve.band, strict=True), color=curve.colour, alpha=0.1, linewidth=0)
-            for mark, *place in zip(curve.marks, curve.xs, curve.ys, strict=False):
-                spot = {"textcoords": "offset points", "ha": "center", "fontsize": 7, "color": curve.colour}
-                axis.annotate(mark, place, (0, 5), **spot)
-            if curve.label:
-                handles.setdefault(curve.label, drawn)
-        if log:
-            axis.set_xscale("log", base=log)
-            axis.xaxis.set_major_formatter("{x:g}")
-            axis.minorticks_off()
-        if x_ticks:
-            axis.set_xticks(x_ticks)
-        elif log:
-            axis.xaxis.get_major_locator().set_params(subs=(1, 2, 5))
-        axis.margins(0.08, 0.1)
-        axis.set_xlabel(panel.x_label)
-        axis.set_title(panel.title)
+def draw_curve(
+    axis: Axes, rows: Sequence[Row], x: str, y: str, *, colour: str, mark: str = "", style: str = "o-", label: str = ""
+) -> None:
+    """The number `y` of the rows against their `x`, with its interval; their `mark` is written beside the points."""
+    xs = [row[x] for row in rows]
+    axis.plot(xs, [row[y] for row in rows], style, color=colour, markersize=4.5, linewidth=1.4, label=label)
+    if f"{y}_ci" in rows[0]:
+        low, high = zip(*(row[f"{y}_ci"] for row in rows), strict=True)
+        axis.fill_between(xs, low, high, color=colour, alpha=0.07)
+    for row in rows if mark else ():
+        place, text = (row[x], row[y]), f"{row[mark]:g}"
+        axis.annotate(text, place, (0, 5), textcoords="offset points", ha="center", fontsize=7, color=colour)
+
+
+def add_legend(figure: Figure) -> None:
+    """One legend for all panels, the last curve first."""
+    found = [axis.get_legend_handles_labels() for axis in figure.axes]
+    handles = {label: handle for some in found for handle, label in zip(*some, strict=True) if label}
     figure.legend(list(handles.values())[::-1], list(handles)[::-1], loc="outside right center", frameon=False)
-    return figure
-
-
-def draw_bars(panels: Sequence[tuple[str, dict[int, float]]], x_label: str) -> Figure:
-    """The share at each number, one panel for each title; those near zero stand out."""
-    figure, axes = _grid(1, len(panels))
-    for axis, (title, shares) in zip(axes[0], panels, strict=True):
-        axis.bar(list(shares), list(shares.values()), color=[ACCENT if abs(x) <= 1 else MUTED for x in shares])
-        axis.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-        axis.set_xlabel(x_label)
-        axis.set_title(title)
-    return figure

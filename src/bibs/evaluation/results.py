@@ -20,7 +20,7 @@ from bibs.evaluation.meteor import Meteor, NoMeteorError
 from bibs.evaluation.methods import METHODS, OURS, Method, base_name
 from bibs.evaluation.metrics import METRICS, Measure, measure
 from bibs.evaluation.pair import KNOWN
-from bibs.evaluation.runs import Progress, Run
+from bibs.evaluation.runs import Completion, Progress, Run
 from bibs.evaluation.tables import Row
 from bibs.evaluation.tasks import Cell, share_label
 
@@ -70,10 +70,8 @@ class LengthErrors:
 
 def compare_methods(
     run: Run,
-    cells: Sequence[Cell],
-    methods: Sequence[Method],
     *,
-    notes: Sequence[str] = (),
+    notes: Sequence[str],
     seed: int = 0,
     num_resamples: int = NUM_RESAMPLES,
     progress: Progress | None = None,
@@ -81,7 +79,7 @@ def compare_methods(
     """Every metric of every method, and how far BiBS is above the others on the same sentences."""
     rows: list[Row] = []
     comparisons: list[Row] = []
-    notes = [*notes, *dict.fromkeys(_skipped(cell) for cell in cells if cell.skipped)]
+    notes = [*notes, *dict.fromkeys(_skipped(cell) for cell in run.cells if cell.skipped)]
     show = progress or (lambda *_: None)
     try:
         running: Any = Meteor()
@@ -89,33 +87,27 @@ def compare_methods(
         running = nullcontext()
         notes.append(f"METEOR could not be computed: {error}.")
     with running as meteor:
-        for cell in cells:
+        for cell in run.cells:
             weights = draw_resamples(len(cell.examples), num_resamples=num_resamples, seed=seed)
             measures: dict[str, dict[str, Measure]] = {}
-            for method in methods:
-                show("measuring", f"{cell.label}, {method.label}", len(rows), len(cells) * len(methods))
-                measures[method.key] = _measure(run, cell, method, meteor)
-                rows.append(_row(run, cell, method, measures[method.key], weights))
+            for method in run.methods:
+                show("measuring", f"{cell.label}, {method.label}", len(rows), len(run.cells) * len(run.methods))
+                found = run.of(cell, method)
+                fills, scores = [each.fill.split() for each in found], [each.score for each in found]
+                measures[method.key] = measure(cell.examples, fills, scores, meteor=meteor)
+                numbers = estimate_each(measures[method.key], METRICS, weights)
+                rows.append(_row(cell, method, found, numbers))
             comparisons += _compare(cell, measures, weights)
     show("measuring", "", len(rows), len(rows))
     notes += equal_time_notes(rows)
-    labels = {method.key: method.label for method in methods}
-    return Results(run.settings, tuple(rows), tuple(notes), labels, {"comparisons": tuple(comparisons)})
+    return Results(run.settings, tuple(rows), tuple(notes), run.labels, {"comparisons": tuple(comparisons)})
 
 
-def _measure(run: Run, cell: Cell, method: Method, meteor: Meteor | None) -> dict[str, Measure]:
-    completions = run.of(cell, method)
-    fills = [completion.fill.split() for completion in completions]
-    return measure(cell.examples, fills, [completion.score for completion in completions], meteor=meteor)
-
-
-def _row(run: Run, cell: Cell, method: Method, measures: dict[str, Measure], weights: Floats) -> Row:
-    completions = run.of(cell, method)
-    row = {**cell.where, "method": method.key, "num_beams": method.num_beams, "n": len(completions)}
-    row |= estimate_each(measures, METRICS, weights)
-    row["seconds"] = sum(completion.seconds for completion in completions)
+def _row(cell: Cell, method: Method, found: Sequence[Completion], numbers: Row) -> Row:
+    row = {**cell.where, "method": method.key, "num_beams": method.num_beams, "n": len(found), **numbers}
+    row["seconds"] = sum(each.seconds for each in found)
     if cell.lengths != KNOWN:
-        lengths = [(len(each.fill.split()), len(each.truth.split())) for each in completions]
+        lengths = [(len(each.fill.split()), len(each.truth.split())) for each in found]
         row["length_errors"] = asdict(LengthErrors.of(*zip(*lengths, strict=True)))
     return row
 

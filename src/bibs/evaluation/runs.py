@@ -70,9 +70,11 @@ class Completing:
 
 
 class Run:
-    """The output directory of a run, opened for going on."""
+    """Cells, the methods that fill them, and the output directory, opened for going on."""
 
-    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, Any], cells: Sequence[Cell] = (), methods: Sequence[Method] = ()
+    ) -> None:
         """Begin a run, or go on with one of the same settings. A directory that holds anything else is refused."""
         settings = json.loads(json.dumps(settings))  # as they will be read back
         if directory.exists() and not directory.is_dir():
@@ -84,12 +86,48 @@ class Run:
         else:
             directory.mkdir(parents=True, exist_ok=True)
             save_json(directory / SETTINGS, settings)
-        self.directory = directory
-        self.settings = settings
+        self.directory, self.settings, self.cells, self.methods = directory, settings, cells, methods
         self.completions: dict[tuple[str, str, ImageId], Completion] = {}
         self._note(_read(directory / COMPLETIONS))
 
-    def append(self, completions: Sequence[Completion]) -> None:
+    @property
+    def labels(self) -> dict[str, str]:
+        """The names of the methods in tables."""
+        return {method.key: method.label for method in self.methods}
+
+    def of(self, cell: Cell, method: Method) -> list[Completion]:
+        """In the order of the cell's examples, so that two methods' completions can be paired."""
+        return [self.completions[cell.name, method.key, example.key] for example in cell.examples]
+
+    def fill(self, pair: Pair, *, workers: int = 1, progress: Progress | None = None) -> None:
+        """Fill what is still open of every cell by every method, in as many processes as there are `workers`."""
+        if workers < 1:
+            raise ValueError(f"`workers` must be at least 1, but is {workers}")
+        slices = [
+            (replace(cell, examples=()), method, examples)
+            for cell in self.cells
+            for method in self.methods
+            for examples in self._open_slices(cell, method)
+        ]
+        # Slow and fast methods, long and short blanks in turn: so the time left can be told from the time taken.
+        slices.sort(key=lambda each: zlib.crc32(f"{each[0].name} {each[1].key} {each[2][0].key}".encode()))
+        total = sum(len(cell.examples) for cell in self.cells) * len(self.methods)
+        done = total - sum(len(examples) for _, _, examples in slices)
+        show = progress or (lambda *_: None)
+        show("filling", "", done, total)
+        for _, completions in do_slices(Completing(pair), slices, min(workers, len(slices))):
+            self._append(completions)
+            done += len(completions)
+            show("filling", "", done, total)
+
+    def _open_slices(self, cell: Cell, method: Method) -> Iterator[list[Example]]:
+        # Blanks and contexts of like length share a slice, so that a search wastes little on padding.
+        left = [each for each in cell.examples if (cell.name, method.key, each.key) not in self.completions]
+        left.sort(key=lambda each: (-len(each.blank), len(each.before), len(each.after)))
+        for begin in range(0, len(left), SLICE):
+            yield left[begin : begin + SLICE]
+
+    def _append(self, completions: Sequence[Completion]) -> None:
         lines = "".join(json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in completions)
         with (self.directory / COMPLETIONS).open("a", encoding="utf-8") as file:
             file.write(lines)
@@ -97,50 +135,8 @@ class Run:
             os.fsync(file.fileno())
         self._note(completions)
 
-    def of(self, cell: Cell, method: Method) -> list[Completion]:
-        """In the order of the cell's examples, so that two methods' completions can be paired."""
-        return [self.completions[cell.name, method.key, example.key] for example in cell.examples]
-
-    def work_through(
-        self,
-        pair: Pair,
-        cells: Sequence[Cell],
-        methods: Sequence[Method],
-        *,
-        workers: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
-        """Fill what is still open of every cell by every method, in as many processes as there are `workers`."""
-        if workers < 1:
-            raise ValueError(f"`workers` must be at least 1, but is {workers}")
-        slices = [
-            (replace(cell, examples=()), method, examples)
-            for cell in cells
-            for method in methods
-            for examples in _slices(
-                [e for e in cell.examples if (cell.name, method.key, e.key) not in self.completions]
-            )
-        ]
-        # Slow and fast methods, long and short blanks in turn: so the time left can be told from the time taken.
-        slices.sort(key=lambda each: zlib.crc32(f"{each[0].name} {each[1].key} {each[2][0].key}".encode()))
-        total = sum(len(cell.examples) for cell in cells) * len(methods)
-        done = total - sum(len(examples) for _, _, examples in slices)
-        show = progress or (lambda *_: None)
-        show("filling", "", done, total)
-        for _, completions in do_slices(Completing(pair), slices, min(workers, len(slices))):
-            self.append(completions)
-            done += len(completions)
-            show("filling", "", done, total)
-
     def _note(self, completions: Iterable[Completion]) -> None:
         self.completions |= {(each.cell, each.method, each.key): each for each in completions}
-
-
-def _slices(examples: Sequence[Example]) -> Iterator[list[Example]]:
-    # Blanks and contexts of like length share a slice, so that a search wastes little on padding.
-    ordered = sorted(examples, key=lambda e: (-len(e.blank), len(e.before), len(e.after)))
-    for begin in range(0, len(ordered), SLICE):
-        yield ordered[begin : begin + SLICE]
 
 
 def _compare(old: dict[str, Any], new: dict[str, Any], directory: Path) -> None:
