@@ -20,11 +20,11 @@ from bibs.evaluation import results as results_module
 from bibs.evaluation.calibration import Calibration, CalibrationSettings, calibrate
 from bibs.evaluation.captions import CaptionSettings, evaluate_captions
 from bibs.evaluation.experiment import Finished
-from bibs.evaluation.length_fit import LEAST_SCALE, RIDGE, Observation, fit_prior
 from bibs.evaluation.meteor import NoMeteorError
 from bibs.evaluation.results import LengthErrors
 from bibs.lengths import UNFITTED, LengthPrior, LengthWeights
 from bibs.models.directory import LENGTHS, load_length_prior, save_length_prior
+from bibs.training.length_fit import LEAST_SCALE, RIDGE, Observation, fit_prior
 from tiny_captions import make_home
 
 PRIOR = LengthPrior(sentence_counts=(0, 0, 1, 5, 20, 30, 25, 12, 5, 2, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -20,11 +21,11 @@ from bibs.evaluation import results as results_module
 from bibs.evaluation import runs
 from bibs.evaluation.captions import CaptionSettings, evaluate_captions
 from bibs.evaluation.comparison import metric_table
-from bibs.evaluation.experiment import Finished
+from bibs.evaluation.experiment import Finished, fingerprint
 from bibs.evaluation.meteor import NoMeteorError
 from bibs.evaluation.methods import METHODS, Method, NadeSamples, Search, parse_methods
 from bibs.evaluation.metrics import METRICS
-from bibs.evaluation.pair import Answer, Pair, fingerprint_model
+from bibs.evaluation.pair import Answer, Pair
 from bibs.evaluation.runs import Run
 from bibs.evaluation.tables import Entry, Table, to_compact_markdown, to_markdown
 from bibs.evaluation.tasks import Cell, Example
@@ -386,10 +387,17 @@ def test_any_pair_is_evaluated_by_methods_of_ones_own(
 
 def test_a_model_is_known_again_by_what_it_has_learnt() -> None:
     one, same, other = (counted([line]) for line in ("a man sits", "a man sits", "a cat sits"))
-    assert fingerprint_model(one.forward) == fingerprint_model(same.forward) != fingerprint_model(other.forward)
-    assert fingerprint_model(one.forward) != fingerprint_model(one.backward)
-    nothing = from_next_token(lambda tokens: torch.zeros(3), 3)
-    assert fingerprint_model(nothing) == type(nothing).__name__  # a function has no weights to look at
+    assert fingerprint(one.forward) == fingerprint(same.forward) != fingerprint(other.forward)
+    assert fingerprint(one.forward) != fingerprint(one.backward)
+    assert fingerprint(one.forward, "a") != fingerprint(one.forward, "b")
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(2, 3)
+    before = fingerprint(linear)
+    assert before == fingerprint(copy.deepcopy(linear))
+    torch.nn.init.zeros_(linear.bias)
+    assert fingerprint(linear) != before
+    functions = (from_next_token(lambda tokens: torch.zeros(3), 3), from_next_token(lambda tokens: torch.ones(3), 3))
+    assert fingerprint(functions[0]) == fingerprint(functions[1])  # a function has no weights to look at
 
 
 def test_the_report_says_what_is_true_of_the_methods_that_were_run(home: Path, tmp_path: Path) -> None:

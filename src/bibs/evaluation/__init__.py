@@ -11,9 +11,9 @@ pair.py           a pair of models that fills examples; methods.py: the methods 
 runs.py           a run that survives a kill; processes.py spreads it
 metrics.py        CIDEr, METEOR (meteor.py), Bleu and the rest; bootstrap.py: paired confidence intervals
 results.py        rows and comparisons; tables.py, plots.py, samples.py and report.py show them
-experiment.py     what the experiments share: captions.py, madlibs.py with ncca.py, convergence.py and diversity.py
+experiment.py     what the experiments share: captions.py, madlibs.py, convergence.py and diversity.py
 comparison.py     the report of those that compare methods
-calibration.py    how long a blank is: weights fitted by length_fit.py; nll.py: the likelihood of captions
+calibration.py    how long a blank is: weights are fitted for `lengths.json`; nll.py: the likelihood of captions
 """
 
 from bibs.evaluation.captions import CaptionSettings, evaluate_captions

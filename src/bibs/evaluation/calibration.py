@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 
 from bibs.data import VAL_SHARE, CaptionedImage, Features, hold_out, read_captions
-from bibs.evaluation.length_fit import Observation, fit_prior
 from bibs.evaluation.pair import Pair
 from bibs.evaluation.processes import do_slices
 from bibs.evaluation.results import LengthErrors
@@ -26,6 +25,7 @@ from bibs.lengths import SCORE_KINDS, LengthPrior, LengthSettings, ScoreKind, jo
 from bibs.models.directory import lengths_file, save_length_prior
 from bibs.models.storage import make_directory
 from bibs.search import Fill
+from bibs.training.length_fit import Observation, fit_prior
 
 CANDIDATES = 10
 """Lengths of each blank at which the methods are run. Leaving true ones out would bias the fit, so they are many."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from torch import Tensor, nn
 from typing_extensions import Required
 
 from bibs.data import Features
 from bibs.evaluation.methods import Filler, Method, NadeSamples, parse_methods
-from bibs.evaluation.pair import LENGTHS, Pair, fingerprint_model, short_hash
+from bibs.evaluation.pair import LENGTHS, Pair
 from bibs.evaluation.report import Report, require_extras, write_outputs
 from bibs.evaluation.results import Results
 from bibs.evaluation.runs import Progress, Run
@@ -83,13 +87,15 @@ def carry_out(
     describe: Callable[[Run], Report],
 ) -> Finished:
     """Fill every cell by every method, and write what `describe` makes of it."""
-    nades = [fingerprint_model(method.fill.nade) for method in methods if isinstance(method.fill, NadeSamples)]
+    vectors = None if pair.features is None else pair.features.rows(list(pair.features))
+    nades = [fingerprint(method.fill.nade) for method in methods if isinstance(method.fill, NadeSamples)]
     told = {
         "task": task,
         **asdict(settings),
         "methods": [method.key for method in methods],
-        "data": short_hash(*(repr((cell.name, cell.examples)).encode() for cell in cells)),
-        **pair.fingerprints(),
+        "data": fingerprint(*map(repr, cells)),
+        "features": None if vectors is None else fingerprint(vectors.tobytes()),
+        "model": fingerprint(pair.forward, pair.backward, *pair.vocabulary.words),
         "nade": next(iter(nades), None),
         "length_prior": asdict(pair.length_prior) if "unknown" in settings.lengths else None,
     }
@@ -98,3 +104,28 @@ def carry_out(
     report = describe(run)
     write_outputs(report, run.directory)
     return Finished(run, report)
+
+
+def fingerprint(*values: object) -> str:
+    """A short name of what values hold, to know them again.
+
+    What cannot be pickled (a model made of a function, say) is known by its class alone.
+    """
+    digest = hashlib.sha256()
+    for value in values:
+        held = io.BytesIO()
+        try:
+            _ByValue(held).dump(value)
+            digest.update(held.getvalue())
+        except (pickle.PicklingError, AttributeError, TypeError):
+            digest.update(type(value).__qualname__.encode())
+    return digest.hexdigest()[:16]
+
+
+class _ByValue(pickle.Pickler):
+    """Modules are told by their weights, tensors by their numbers: not by the memory that holds them."""
+
+    def persistent_id(self, value: object) -> object:
+        if isinstance(value, nn.Module):
+            return sorted((name, self.persistent_id(weight)) for name, weight in value.state_dict().items())
+        return value.detach().cpu().numpy().tobytes() if isinstance(value, Tensor) else None

@@ -21,13 +21,13 @@ from bibs.evaluation.comparison import Layout, comparison_report
 from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
 from bibs.evaluation.methods import Filler, NadeSamples
 from bibs.evaluation.metrics import measure_sentences, require_metrics
-from bibs.evaluation.ncca import BagOfWords, JointSpace
 from bibs.evaluation.pair import Answer, Pair
 from bibs.evaluation.report import Report
 from bibs.evaluation.results import compare_methods
 from bibs.evaluation.runs import Run
 from bibs.evaluation.tasks import Cell, Example, ImageId, Words, madlibs_examples, split_by_picture
 from bibs.infiller import Infiller
+from bibs.models.ncca import BagOfWords, JointSpace
 from bibs.models.storage import write_atomically
 
 DIMENSIONS = (64, 256, 1024)

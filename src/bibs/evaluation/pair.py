@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from typing_extensions import Unpack
 
 from bibs.checks import CheckedModel
@@ -166,36 +163,6 @@ class Pair:
     @property
     def banned(self) -> tuple[int, ...]:
         return self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk
-
-    def fingerprints(self) -> dict[str, str | None]:
-        """Short names of the models and of the pictures, to know them again."""
-        models = "".join(map(fingerprint_model, (self.forward, self.backward))) + self.vocabulary.fingerprint()
-        pictures = None if self.features is None else short_hash(self.features.rows(list(self.features)).tobytes())
-        return {"features": pictures, "model": short_hash(models.encode())}
-
-
-def fingerprint_model(model: object) -> str:
-    """A short name of what a model has learnt: of its weights, or of all that it holds where it is no module.
-
-    A model that cannot be pickled (made of a function, say) is known by its class alone.
-    """
-    held = io.BytesIO()
-    try:
-        _ByValue(held).dump(sorted(model.state_dict().items()) if isinstance(model, nn.Module) else model)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return type(model).__qualname__
-    return short_hash(held.getvalue())
-
-
-class _ByValue(pickle.Pickler):
-    """Tensors are told by their numbers, not by the memory that holds them."""
-
-    def persistent_id(self, value: object) -> bytes | None:
-        return value.detach().cpu().numpy().tobytes() if isinstance(value, Tensor) else None
-
-
-def short_hash(*parts: bytes) -> str:
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def _rule(lengths: str) -> LengthRule:

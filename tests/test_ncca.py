@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bibs.evaluation.ncca import BagOfWords, JointSpace
+from bibs.models.ncca import BagOfWords, JointSpace
 
 
 def correlated(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray]:

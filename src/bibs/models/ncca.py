@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bibs.evaluation.tasks import Words
-
+Words = tuple[str, ...]
 Floats = NDArray[np.float64]
 
 POWER = 4.0
