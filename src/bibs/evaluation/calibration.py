@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -82,22 +83,19 @@ def calibrate(
     """
     files = [data] if isinstance(data, Path) else data
     images = hold_out((image for path in files for image in read_captions(path)), val_share)
-    some = features is not None and allow_missing_features
-    seen = [image for image in images if image.image_id in features] if some and features else images
+    seen = [image for image in images if not (features and allow_missing_features) or image.image_id in features]
     examples = _examples(seen, ", ".join(map(str, files)), settings)
     shown, infiller = [example for _, example in examples], Infiller.from_pretrained(model)
     pair = Pair.of(infiller, features, shown, num_rounds=settings.num_rounds, seed=settings.seed)
     make_directory(lengths_file(output or model).parent)  # before the work, and after all that may be wrong
     unfitted = LengthPrior(sentence_counts=_sentence_counts(images, settings.split))
 
-    def observe(work: Callable[[Sequence[Blank]], list[Blank]], blanks: Sequence[Blank], stage: str) -> list[Blank]:
-        return _observe(work, blanks, workers, stage, progress)
-
+    observe = partial(_observe, workers=workers, progress=progress)
     blanks = [(example, _nothing_seen(removed, example, unfitted)) for removed, example in examples]
-    blanks = observe(_Joins(pair, settings.num_beams), blanks, "join")
+    blanks = observe(partial(_join, pair, settings.num_beams), blanks, stage="join")
     prior = fit_prior([each for _, each in blanks], unfitted, ("join",))
     blanks = [(example, each.at_best("join", prior, CANDIDATES)) for example, each in blanks]
-    blanks = observe(_Scoring(pair, settings.num_beams), blanks, "searching")
+    blanks = observe(partial(_search, pair, settings.num_beams), blanks, stage="searching")
     result = _fit_in_halves(blanks, prior, unfitted)
     told = {
         "settings": asdict(settings),
@@ -139,57 +137,40 @@ def _nothing_seen(removed: int, example: Example, prior: LengthPrior) -> Observa
     return Observation(removed, given, len(example.blank), tuple(range(1, (prior.room(given) or 1) + 1)), {})
 
 
-@dataclass(frozen=True)
-class _Joins:
-    """Work: how well the plain beams join at every length."""
-
-    pair: Pair
-    num_beams: int
-
-    def __call__(self, blanks: Sequence[Blank]) -> list[Blank]:
-        with torch.inference_mode():
-            trees, demands, templates = self.pair.trees([example for example, _ in blanks], self.num_beams)
-            rooms = [len(each.lengths) for _, each in blanks]
-            joins = join_scores(trees, templates, rooms, demands, range(len(templates)))
-        found = zip(blanks, joins, strict=True)
-        return [(example, replace(each, scores={"join": tuple(join)})) for (example, each), join in found]
+def _join(pair: Pair, num_beams: int, blanks: Sequence[Blank]) -> list[Blank]:
+    """How well the plain beams join at every length."""
+    with torch.inference_mode():
+        trees, demands, templates = pair.trees([example for example, _ in blanks], num_beams)
+        rooms = [len(each.lengths) for _, each in blanks]
+        joins = join_scores(trees, templates, rooms, demands, range(len(templates)))
+    found = zip(blanks, joins, strict=True)
+    return [(example, replace(each, scores={"join": tuple(join)})) for (example, each), join in found]
 
 
-@dataclass(frozen=True)
-class _Scoring:
-    """Work: what each method's answer scores at each of the lengths of an observation."""
-
-    pair: Pair
-    num_beams: int
-
-    def __call__(self, blanks: Sequence[Blank]) -> list[Blank]:
-        variants = [
-            replace(example, blank=("",) * length) for example, each in blanks for length in each.lengths
-        ]  # only how many words are blanked counts
-        found = {
-            kind: iter(self.pair.search(variants, method=name, num_beams=self.num_beams))
-            for kind, name in METHODS.items()
-        }
-        scored = []
-        for example, each in blanks:
-            scores = {kind: tuple(_score(kind, next(fills)) for _ in each.lengths) for kind, fills in found.items()}
-            scored.append((example, replace(each, scores={**each.scores, **scores})))
-        return scored
+def _search(pair: Pair, num_beams: int, blanks: Sequence[Blank]) -> list[Blank]:
+    """What each method's answer scores at each of the lengths; only how many words are blanked counts."""
+    variants = [replace(example, blank=("",) * length) for example, each in blanks for length in each.lengths]
+    found = {kind: iter(pair.search(variants, method=name, num_beams=num_beams)) for kind, name in METHODS.items()}
+    scored = []
+    for example, each in blanks:
+        scores = {kind: tuple(_score(kind, next(fills)) for _ in each.lengths) for kind, fills in found.items()}
+        scored.append((example, replace(each, scores={**each.scores, **scores})))
+    return scored
 
 
 def _score(kind: ScoreKind, fills: Sequence[Fill]) -> float:
     if not fills:
         return float("-inf")
-    best = fills[0]
-    by = {"forward": best.forward_score, "backward": best.backward_score, "sum": best.score}
-    return by.get(kind, max(best.forward_score, best.backward_score))
+    forward, backward = fills[0].forward_score, fills[0].backward_score
+    return {"forward": forward, "backward": backward, "sum": fills[0].score}.get(kind, max(forward, backward))
 
 
 def _observe(
     work: Callable[[Sequence[Blank]], list[Blank]],
     blanks: Sequence[Blank],
-    workers: int,
+    *,
     stage: str,
+    workers: int,
     progress: Progress | None,
 ) -> list[Blank]:
     """The blanks with what the work found out about each, in their order."""

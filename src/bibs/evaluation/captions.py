@@ -78,10 +78,7 @@ def caption_cells(data: Path, settings: CaptionSettings) -> tuple[list[Cell], li
     cells = []
     for removed in settings.removed:
         cut = caption_examples(captions, removed=removed)
-        cells += [
-            Cell("captions", settings.split, removed, lengths, cut.examples, cut.skipped)
-            for lengths in settings.lengths
-        ]
+        cells += [Cell("captions", settings.split, removed, lengths, *cut) for lengths in settings.lengths]
     return cells, [_seen_in_training(images, captions)]
 
 

@@ -100,11 +100,7 @@ def diverse_methods(settings: DiversitySettings) -> tuple[Method, ...]:
 
 
 def evaluate_diversity(
-    infiller: Infiller,
-    data: Path | str,
-    *,
-    settings: DiversitySettings = DiversitySettings(),
-    **how: Unpack[How],
+    infiller: Infiller, data: Path | str, *, settings: DiversitySettings = DiversitySettings(), **how: Unpack[How]
 ) -> Finished:
     """Fill every blank several times, with each penalty."""
     cells, notes = caption_cells(Path(data), settings)

