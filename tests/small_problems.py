@@ -23,7 +23,19 @@ SAMPLERS = ("gsn", "gsn-random", "coordinate", "unidirectional-gibbs")
 SEARCHES = ("bibs", "forward", "backward", "rerank-max", "rerank-sum", "exact")
 METHODS = (*SEARCHES[:5], *SAMPLERS, "exact")
 
-FEATURES = ("plain", "fixed", "zeros", "required", "diverse", "gap", "two gaps", "required gap", "diverse gap")
+FEATURES = (
+    "plain",
+    "fixed",
+    "zeros",
+    "required",
+    "phrases",
+    "diverse",
+    "gap",
+    "two gaps",
+    "required gap",
+    "phrases gap",
+    "diverse gap",
+)
 """All slots of a blank free; words given inside it; models to which much is impossible; words that must appear;
 answers that differ; blanks of unknown length, one or two, and with the two features before."""
 
@@ -31,7 +43,7 @@ CASES = [
     (method, feature)
     for method in METHODS
     for feature in FEATURES
-    if method in SEARCHES or not feature.startswith(("required", "diverse"))
+    if method in SEARCHES or not feature.startswith(("required", "phrases", "diverse"))
 ]
 """The samplers know neither words that must appear nor a penalty."""
 
@@ -61,6 +73,11 @@ def assert_same(ours: Sequence[Sequence[Fill]], theirs: Sequence[Sequence[Fill]]
         assert (a.ranking_score, a.penalty) == close((b.ranking_score, b.penalty))
 
 
+def num_states(wanted: Sequence[int | Tokens]) -> int:
+    """How far each word or phrase may be read: not at all, or its first tokens, or all of it."""
+    return math.prod(2 if isinstance(each, int) else len(each) + 1 for each in wanted)
+
+
 @dataclass(frozen=True)
 class Judged:
     """One of all the fills there are."""
@@ -84,7 +101,9 @@ class Problem:
     backward: HistoryModel
     templates: list[Template]
     banned: Tokens = ()
-    required: list[Tokens] = field(default_factory=list)  # one per template, or none at all
+    required: list[tuple[int | Tokens, ...]] = field(
+        default_factory=list
+    )  # words and phrases, one per template, or none
     conditions: list[int] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -121,7 +140,15 @@ class Problem:
         if prior := options.get("length_prior"):
             options["length_prior"] = replace(prior, forward=prior.backward, backward=prior.forward)
         turned = [template[::-1] for template in self.templates]
-        return replace(self, forward=self.backward, backward=self.forward, templates=turned, options=options)
+        required = [tuple(each if isinstance(each, int) else each[::-1] for each in some) for some in self.required]
+        return replace(
+            self,
+            forward=self.backward,
+            backward=self.forward,
+            templates=turned,
+            required=required,
+            options=options,
+        )
 
     # The judge. It looks at the first template.
 
@@ -130,9 +157,15 @@ class Problem:
         return self.templates[0]
 
     @property
-    def words(self) -> Tokens:
-        """Those that must appear."""
+    def words(self) -> tuple[int | Tokens, ...]:
+        """Words and phrases that must appear."""
         return self.required[0] if self.required else ()
+
+    def includes(self, slots: Template, tokens: Tokens) -> bool:
+        """A word stands in a free slot, a phrase in free slots next to each other."""
+        free = [token if slot is None else None for slot, token in zip(slots, tokens, strict=True)]
+        wanted = [[each] if isinstance(each, int) else list(each) for each in self.words]
+        return all(any(free[at : at + len(phrase)] == phrase for at in range(len(free))) for phrase in wanted)
 
     @property
     def condition(self) -> int:
@@ -168,7 +201,7 @@ class Problem:
             reach = {"forward": (self.forward, tokens, left), "backward": (self.backward, tokens[::-1], right[::-1])}
             for kind, (model, read, context) in reach.items():
                 ranking[kind] = model.score_after(context, read[len(context) :][: len(region)], self.condition)
-        return Judged(tokens, lengths, words, set(self.words) <= set(words), forward, backward, ranking)
+        return Judged(tokens, lengths, words, self.includes(slots, tokens), forward, backward, ranking)
 
     def every_fill(self) -> Iterator[Judged]:
         allowed = [token for token in range(self.forward.vocab_size) if token not in self.banned]
@@ -208,7 +241,14 @@ priors = st.builds(LengthPrior, *[weights] * 5, counts)
 def problems(draw: st.DrawFn, feature: str, *, least_gap: int = 0) -> Problem:
     """One or two templates of one feature, with contexts of several lengths and conditions of their own."""
     gapped, choices = "gap" in feature, 3 if feature == "zeros" else None
-    sizes = {"plain": (2, 4), "fixed": (2, 4), "zeros": (5, 5), "required": (3, 4), "diverse": (3, 4)}
+    sizes = {
+        "plain": (2, 4),
+        "fixed": (2, 4),
+        "zeros": (5, 5),
+        "required": (3, 4),
+        "phrases": (3, 4),
+        "diverse": (3, 4),
+    }
     vocab_size = draw(st.integers(*sizes.get(feature, (3, 3))))
     forward, backward = (HistoryModel(vocab_size, draw(st.integers(0, 999)), choices=choices) for _ in range(2))
     banned = (0,) if gapped else draw(st.sampled_from([(), (0,)]))
@@ -221,7 +261,7 @@ def problems(draw: st.DrawFn, feature: str, *, least_gap: int = 0) -> Problem:
     if feature.startswith("diverse"):
         options["diversity_penalty"] = draw(st.sampled_from([1e-6, 0.3, 1.0, 5.0]))
     words = draw(st.permutations([token for token in range(vocab_size) if token not in banned]))
-    requires = feature.startswith("required") or feature == "diverse"
+    requires = feature.startswith(("required", "phrases")) or feature == "diverse"
     inside = (
         st.sampled_from(words[:2]) if requires else st.integers(0, vocab_size - 1)
     )  # words given there do not count
@@ -236,9 +276,26 @@ def problems(draw: st.DrawFn, feature: str, *, least_gap: int = 0) -> Problem:
     if requires:
         for template in templates:
             room = sum((slot.maximum or MAX_LENGTH) if isinstance(slot, Gap) else slot is None for slot in template)
-            required.append(tuple(words[: draw(st.integers(0, min(3, room)))]))
+            if feature.startswith("phrases"):
+                required.append(draw(_phrases(words, room)))
+            else:
+                required.append(tuple(words[: draw(st.integers(0, min(3, room)))]))
     conditions = draw(st.none() | st.lists(st.integers(0, 2), min_size=len(templates), max_size=len(templates)))
     return Problem(forward, backward, templates, banned, required, conditions, options)
+
+
+def _phrases(words: Sequence[int], room: int) -> st.SearchStrategy[tuple[int | Tokens, ...]]:
+    """A phrase, which may repeat itself and stand in no blank of the template, and perhaps a word or another."""
+    phrase = st.lists(st.sampled_from(words), min_size=1, max_size=min(3, room)).map(tuple)
+
+    def fit(phrases: list[Tokens]) -> bool:  # in so many slots in a row
+        rows = itertools.product({token for each in phrases for token in each}, repeat=min(room, 6))
+        return any(
+            all(each in zip(*(row[at:] for at in range(len(each))), strict=False) for each in phrases) for row in rows
+        )
+
+    some = st.lists(phrase, min_size=1, max_size=2, unique=True).filter(fit)
+    return some.map(lambda phrases: tuple(each[0] if len(each) == 1 and len(phrases) > 1 else each for each in phrases))
 
 
 def _blank(word: st.SearchStrategy[int], feature: str) -> st.SearchStrategy[Template]:

@@ -14,19 +14,32 @@ import bibs
 
 PACKAGE = Path(bibs.__file__).parent
 CORE = {"search", "constraints", "lengths", "baselines"}
-ANYTHING = CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training", "evaluation"}
+ANYTHING = CORE | {
+    "checks",
+    "methods",
+    "models",
+    "text",
+    "words",
+    "vision",
+    "data",
+    "infiller",
+    "training",
+    "evaluation",
+}
 ALLOWED = {
     "search": set(),
     "constraints": {"search"},
     "lengths": {"search"},
     "baselines": {"search"},
-    "checks": {"search"},
+    "checks": {"search", "constraints"},
     "methods": CORE | {"checks"},
     "text": {"search"},  # for `Gap`, which is one type in templates of words and of ids
     "models": {"search", "lengths", "text"},  # a model directory holds its words, and how lengths compare under it
+    "words": {"search", "text"},
     "vision": {"text"},
     "data": {"text"},
-    "infiller": CORE | {"checks", "methods", "models", "text", "vision"},
+    "pictures": {"search", "models", "vision"},
+    "infiller": CORE | {"checks", "methods", "models", "text", "words", "vision", "pictures"},
     "training": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller"},
     "evaluation": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,

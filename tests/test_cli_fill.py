@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import select
 import subprocess
 import sys
@@ -169,6 +172,141 @@ def test_the_bound_on_words_is_an_option(corpus):
     assert bibs("fill", "--corpus", corpus, "a _ man", "--max-words", 2)[2] == [
         "bibs: template 1: a template must have at most 2 words (`max_words`), but has 3"
     ]
+
+
+ROWS = [
+    {"template": "a man is _ a wave", "id": 7},
+    {"template": "the _ is", "id": "x", "must_include": ["dog"], "colour": "ignored"},
+    {"template": "a man is _ a _", "must_include": ["horse"], "image": None},
+    {"template": "a man is _ a wave", "must_include": ["zebra"], "id": 1.5},
+    {"template": "a man is _ a wave", "must_include": "horse"},
+    {"template": "a man is _ a wave", "must_include": [3]},
+    {"template": "a man is _ a wave", "image": "nowhere.jpg"},
+    {"template": "a man is _ a wave", "image": ""},
+    {"template": "a man is _ a wave", "image": 3},
+    {"template": "a man is _ a wave", "id": [1]},
+    {"template": 3},
+    {"template": " "},
+    {"text": "a _"},
+    ["a _"],
+]
+SAID = [
+    *("", "", ""),
+    "`must_include` must hold words that the model knows, but holds 'zebra'",
+    'it: `must_include` must be a list, but is "horse"',
+    "it: `must_include` must hold strings, but holds 3",
+    "`image` must be None for models that were trained on words alone, but is not",
+    "it: `image` must be a path or null, but is empty",
+    "it: `image` must be a string, but is 3",
+    "it: `id` must be a string or an integer or a number, but is [1]",
+    "it: `template` must be a string, but is 3",
+    "it: `template` must hold a word or a blank, but is empty",
+    "it has no field `template`",
+    'it must be an object, but is ["a _"]',
+    "it is not JSON: ",
+    "it is not UTF-8 text",
+]
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_rows_of_json_lines_have_their_own_words_and_names(corpus, tmp_path, from_file):
+    lines = [json.dumps(row).encode() for row in ROWS] + [b"{", b"\xff", b""]
+    (tmp_path / "rows.jsonl").write_bytes(b"\n".join(lines))
+    source = ["--file", tmp_path / "rows.jsonl"] if from_file else ["--from-json"]
+    code, out, err = bibs("fill", "--corpus", corpus, "--json", *source, given=b"\n".join(lines))
+    name = tmp_path / "rows.jsonl" if from_file else "standard input"
+    answers = [json.loads(line) for line in out]
+    assert code == 1
+    for number, (answer, line) in enumerate(zip(answers, SAID, strict=True), start=1):
+        said = answer.get("error", "")
+        assert said.startswith(f"{name}, line {number}: {line}") if line else not said
+    assert err == [f"bibs: {answer['error']}" for answer in answers if "error" in answer]
+    assert [answer.get("id") for answer in answers[:4]] == [7, "x", None, 1.5]
+    assert ["id" in answer for answer in answers[:4]] == [True, True, False, True]
+    assert answers[1]["completions"][0]["text"] == "the dog is"
+    assert "horse" in answers[2]["completions"][0]["text"]
+    # Text answers pass over nothing but an empty line.
+    code, out, err = bibs("fill", "--corpus", corpus, *source, given=b"\n".join([*lines, b"", b"  "]))
+    assert (code, len(out), len(err)) == (1, 3, len(SAID) - 3)
+
+
+def test_words_of_the_command_and_of_a_row_add_up(corpus):
+    row = json.dumps({"template": "a _ _ _ a _", "must_include": ["horse"]}).encode()
+    code, out, _ = bibs("fill", "--corpus", corpus, "--from-json", "--must-include", "dog", given=row)
+    assert code == 0
+    assert {"horse", "dog"} <= set(out[0].split())
+
+
+def test_each_row_has_its_own_picture(tmp_path):
+    pillow = pytest.importorskip("PIL.Image", reason="needs the vision extra: pip install '.[vision]'")
+    pytest.importorskip("onnxruntime", reason="needs the vision extra: pip install '.[vision]'")
+    import numpy as np
+
+    from bibs import Infiller
+
+    draw = np.random.default_rng(0)
+    pictures = [tmp_path / "one.png", tmp_path / "two.png"]
+    for path in pictures:
+        pillow.fromarray(draw.integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(path)
+    template = "a _ _ on a _"
+    rows = [{"template": template, "image": str(path)} for path in (*pictures, tmp_path / "none.png")]
+    lines = "\n".join(json.dumps(row) for row in [*rows, {"template": template}, rows[0]])
+    code, out, err = bibs("fill", "--json", "--from-json", given=lines.encode())
+    answers = [json.loads(line) for line in out]
+    assert code == 1
+    assert err == [f"bibs: {answers[2]['error']}"]
+    assert f"line 3: `image`: {tmp_path / 'none.png'} cannot be read as a picture" in answers[2]["error"]
+    alone = [Infiller.from_pretrained()(template, images=image) for image in (*pictures, None)]
+    assert [answers[k]["completions"][0]["text"] for k in (0, 1, 3, 4)] == [alone[k][0].text for k in (0, 1, 2, 0)]
+    assert len({answers[k]["completions"][0]["score"] for k in (0, 1, 3)}) == 3
+
+
+def on_a_terminal(*arguments: object) -> tuple[bytes, str]:
+    """Standard output, a pipe, and what was shown on the terminal that standard error is."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "bibs", *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        out = process.stdout.read()
+        shown = b""
+        with contextlib.suppress(OSError):  # which is how a terminal ends
+            while chunk := os.read(ours, 4096):
+                shown += chunk
+    os.close(ours)
+    return out, shown.decode()
+
+
+def test_a_long_file_shows_its_progress_on_a_terminal_alone(corpus, tmp_path):
+    (tmp_path / "templates.txt").write_text("a man is _ a wave\n" * 40 + "a __ b")
+    arguments = ["fill", "--corpus", corpus, "--file", tmp_path / "templates.txt"]
+    out, shown = on_a_terminal(*arguments)
+    assert out.decode().splitlines() == ["a man is riding a wave"] * 40
+    assert "41/41" in shown
+    assert "line 41: template, character 3" in shown.replace("\r\n", "")
+    code, answers, err = bibs(*arguments)
+    assert (code, len(answers), len(err)) == (1, 40, 1)
+    assert on_a_terminal("fill", "--corpus", corpus, "a man is _ a wave")[1] == ""
+
+
+def test_ctrl_c_says_how_much_was_answered(corpus, monkeypatch, capsys):
+    from bibs.cli import main
+
+    class Stream(io.BytesIO):
+        """Two lines, then Ctrl-C."""
+
+        def read1(self, size=-1):
+            if chunk := super().read1(size):
+                return chunk
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Stream(b"a man is _ a wave\nthe _ is\n")))
+    monkeypatch.setattr("sys.argv", ["bibs", "fill", "--corpus", str(corpus)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == "stopped; 2 templates were answered\n"
 
 
 @pytest.mark.parametrize("picture", ["nowhere.jpg", "CORPUS"])

@@ -18,12 +18,16 @@ from bibs.data import (
     MADLIBS_TYPES,
     CaptionedImage,
     Features,
+    count_lines,
     image_id_of,
+    is_json_lines,
     madlibs_type,
     read_captions,
     read_fasta,
     read_madlibs,
+    read_rows,
 )
+from bibs.data.files import open_bytes
 
 ONE_LINE = re.compile(r"[^\n]+")
 unhurried = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -425,3 +429,59 @@ def test_the_real_genomes_keep_every_letter(real: Path) -> None:
         assert f">{genome.name} {genome.description}" == header
         assert genome.letters == letters.replace("\n", "")
         assert genome.letters.count("N") == (1 if path.name.startswith("SJM180") else 0)
+
+
+# Rows to fill
+
+
+class Chunks:
+    """A stream that comes in pieces, each of which must not be copied by adding it to what came before."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = iter([Piece(piece) for piece in pieces if piece])
+
+    def read1(self, size: int) -> bytes:
+        return next(self._pieces, b"")
+
+
+class Piece(bytes):
+    def __add__(self, other: object) -> bytes:
+        raise AssertionError("a long line would be copied with each of its pieces")
+
+    __radd__ = __add__
+
+
+@unhurried
+@given(st.lists(st.binary(max_size=6).map(lambda data: data.replace(b"x", b"\n")), max_size=12))
+def test_rows_do_not_depend_on_how_a_stream_is_cut(pieces: list[bytes]) -> None:
+    whole = b"".join(pieces)
+    rows = [row for some in read_rows(Chunks(pieces), "it", as_json=False) for row in some]  # type: ignore[arg-type]
+    lines = whole.split(b"\n")
+    lines = lines[:-1] if lines[-1] == b"" else lines
+    assert [row.name for row in rows] == [f"it, line {number}" for number in range(1, len(lines) + 1)]
+    expected = [line.decode("utf-8-sig", errors="replace").rstrip("\r") for line in lines]
+    assert [row.template for row in rows] == expected
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("content", [b"", b"a\n", b"a\nb", b"\n\nb\n" * 50_000])
+def test_lines_are_counted_as_they_are_read(tmp_path: Path, content: bytes, packed: bool) -> None:
+    path = write(tmp_path / "rows.txt", gzip.compress(content) if packed else content)
+    with open_bytes(path) as source:
+        rows = [row for some in read_rows(source, "it", as_json=False) for row in some]
+    assert count_lines(path) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a.jsonl", True),
+        ("a.JSONL.gz", True),
+        ("a.ndjson", True),
+        ("a.json", False),
+        ("a.txt", False),
+        ("jsonl", False),
+    ],
+)
+def test_json_lines_are_told_by_their_name(name: str, told: bool) -> None:
+    assert is_json_lines(Path(name)) == told

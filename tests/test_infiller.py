@@ -84,6 +84,10 @@ def test_words_that_must_appear_do_and_bad_ones_do_not(infiller):
     assert {"dog", "running"} <= set(each[1][0].spans[0].split())
     assert each[0] == infiller(both[0], must_include=["woman"])
     assert infiller(both, must_include=[[], []]) == infiller(both, must_include=[]) == infiller(both)
+    # The words of a phrase stand together and in order.
+    for completion in infiller("a ___{3,6} the beach", must_include=["Dog is", "on"], num_return_sequences=3):
+        assert "dog is" in completion.spans[0]
+        assert "on" in completion.spans[0].split()
     # Fixed words are no matter of either list.
     assert infiller("a man _ riding a wave", bad_words=["man"])[0].text == "a man is riding a wave"
     assert infiller("a man _ riding", must_include=["man"])[0].spans == ("man",)
@@ -93,12 +97,15 @@ def test_words_that_must_appear_do_and_bad_ones_do_not(infiller):
     ("options", "message"),
     [
         ({"must_include": "dog"}, "`must_include` must be a list of words, but is 'dog'"),
-        ({"must_include": ["small wave"]}, "`must_include` must hold single words, but holds 'small wave'"),
-        ({"must_include": [""]}, "`must_include` must hold single words, but holds ''"),
+        ({"must_include": ["dog dog"]}, r"must have room for the words of `must_include` \(2\), but has 1 free slots"),
+        ({"must_include": [""]}, "`must_include` must hold words, but holds ''"),
         ({"must_include": ["zebra"]}, "`must_include` must hold words that the model knows, but holds 'zebra'"),
         ({"must_include": ["<unk>"]}, "`must_include` must hold words that the model knows, but holds 'unk'"),
         ({"must_include": ["dog"], "bad_words": ["DOG"]}, "must hold no word of `bad_words`, but holds 'dog'"),
-        ({"must_include": ["a", "on", "the", "dog", "is"]}, "`must_include` must hold at most 4 words, but holds 5"),
+        (
+            {"must_include": ["a", "on", "the", "dog", "is"]},
+            "`must_include` must hold at most four words, or .*, but has 2 x 2 x 2 x 2 x 2 states",
+        ),
         ({"must_include": ["a", "on"]}, r"must have room for the words of `must_include` \(2\), but has 1 free slots"),
         ({"must_include": [["a"], ["on"]]}, r"one list of them per template \(1\), but holds 2"),
         ({"bad_words": ["small wave"]}, "`bad_words` must hold single words, but holds 'small wave'"),
@@ -156,7 +163,8 @@ def test_pictures_vectors_and_nothing_can_stand_in_one_call(tmp_path, infiller):
     picture = np.full((2, 2, 3), 100, dtype=np.uint8)
     template = "a man _ _ _ beach"
     seen = seeing([template] * 4, images=[picture, np.full(4, 4, dtype=np.float32), None, picture])
-    assert seen[0] == seen[1] == seen[3]
+    assert seen[0][0].text == seen[1][0].text == seen[3][0].text
+    assert [seen[row][0].score for row in (1, 3)] == pytest.approx([seen[0][0].score] * 2)
     assert encoder.calls == 1
     assert seen[2][0].score == pytest.approx(seeing(template)[0].score)
     assert not math.isclose(seen[0][0].score, seen[2][0].score, abs_tol=1e-3)

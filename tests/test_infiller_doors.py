@@ -82,13 +82,66 @@ def test_a_corpus_is_a_list_of_sentences(lines, line):
         (["a _", "b _"], {"images": "cat.jpg"}, "but is one picture: 'cat.jpg'"),
         (["a _", "b _"], {"images": Path("cat.jpg")}, "but is one picture: "),
         ("a _", {"images": np.zeros(4)}, "`images` must be None for models that were trained on words alone"),
+        ("a _", {"must_include": b"dog"}, "`must_include` must be a list of words, but is b'dog'"),
+        ("a _", {"must_include": [b"dog"]}, "`must_include` must be a list of words, but is b'dog'"),
+        ("a _", {"method": ["bibs"]}, "`method` must be one of bibs, "),
+        ("a ___", {"length_prior": None}, "`length_prior` must be a LengthPrior, but is None"),
+        ("a ___", {"length_prior": "paper"}, "`length_prior` must be a LengthPrior, but is 'paper'"),
     ],
 )
 def test_a_wrong_argument_is_named_in_one_line(infiller, templates, options, line):
     assert line in refuse(lambda: infiller(templates, **options))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"forward": None}, "`forward` must be a model with a whole number `vocab_size`, but is None"),
+        ({"backward": 3}, "`backward` must be a model with a whole number `vocab_size`, but is 3"),
+        ({"vocabulary": None}, "`vocabulary` must be a Vocabulary, but is None"),
+        ({"vocabulary": ["a"]}, "`vocabulary` must be a Vocabulary, but is ['a']"),
+        ({"length_prior": None}, "`length_prior` must be a LengthPrior, but is None"),
+        ({"max_words": True}, "`max_words` must be a whole number of at least 1, but is True"),
+        ({"device": "nowhere"}, "`device` must be one that torch can use here, but is 'nowhere'"),
+        ({"device": 3.5}, "`device` must be one that torch can use here, but is 3.5"),
+        ({"device": "meta"}, "`device` must be one that torch can use here, but is 'meta'"),
+    ],
+)
+def test_what_an_infiller_is_made_of_is_checked(infiller, arguments, line):
+    parts = {"forward": infiller.forward, "backward": infiller.backward, "vocabulary": infiller.vocabulary}
+    assert line in refuse(lambda: Infiller(**{**parts, **arguments}))
+
+
+@pytest.mark.parametrize("place", [3, None, b"model", ["model"]])
+def test_a_directory_is_a_path(infiller, place):
+    line = f"`directory` must be a path, but is {place!r}"
+    assert refuse(lambda: infiller.save(place)) == line
+    if place is not None:  # which is the bundled one
+        assert refuse(lambda: Infiller.from_pretrained(place)) == line
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"order": "3"}, "`order` must be a whole number of at least 1, but is '3'"),
+        ({"order": 1.5}, "`order` must be a whole number of at least 1, but is 1.5"),
+        ({"order": None}, "`order` must be a whole number of at least 1, but is None"),
+        ({"min_count": "x"}, "`min_count` must be a whole number of at least 1, but is 'x'"),
+        ({"min_count": 1.5}, "`min_count` must be a whole number of at least 1, but is 1.5"),
+        ({"min_count": 100}, "`min_count` must leave at least one word, but is 100"),
+    ],
+)
+def test_how_a_corpus_is_counted_is_checked(options, line):
+    assert refuse(lambda: Infiller.from_corpus(CAPTIONS, **options)) == line
+
+
+def test_an_order_beyond_the_longest_sentence_sees_nothing_more():
+    high, highest = (Infiller.from_corpus(CAPTIONS, order=order)("a man _ _ a wave") for order in (9, 10**9))
+    assert high == highest
+
+
 def test_whole_numbers_of_numpy_are_whole_numbers(infiller):
+    assert Infiller.from_corpus(CAPTIONS, order=np.int64(2), max_words=np.int64(5)).max_words == 5
     found = infiller("a man _ _ a wave", num_beams=np.int64(5), num_return_sequences=np.int32(2))
     assert found == infiller("a man _ _ a wave", num_beams=5, num_return_sequences=2)
 
@@ -120,6 +173,11 @@ def test_a_vector_of_another_size_is_named(seeing):
     assert refuse(lambda: seeing("a _", images=np.zeros(3))) == "`images` must hold 4 numbers, but holds 3"
 
 
+@pytest.mark.parametrize("vector", [np.array(["a"] * 4), np.zeros(4, dtype=object), np.zeros(4, dtype=complex)])
+def test_a_vector_that_holds_no_numbers_is_named(seeing, vector):
+    assert refuse(lambda: seeing("a _", images=vector)) == f"`images` must hold numbers, but holds {vector.dtype}"
+
+
 def test_a_picture_is_a_file_bytes_an_open_file_or_a_tensor(seeing, tmp_path):
     pillow = pytest.importorskip("PIL.Image", reason="needs the vision extra: pip install '.[vision]'")
     pixels = np.full((4, 6, 3), 100, dtype=np.uint8)
@@ -142,6 +200,10 @@ def test_an_infiller_that_has_seen_a_picture_is_pickled_and_copied():
     picture = np.full((8, 8, 3), 100, dtype=np.uint8)
     for twin in (pickle.loads(pickle.dumps(encoder)), copy.deepcopy(encoder), copy.copy(encoder)):
         np.testing.assert_array_equal(twin.encode([picture]), encoder.encode([picture]))
+    infiller = Infiller.from_pretrained()
+    seen = infiller("a _", images=picture)
+    for whole in (pickle.loads(pickle.dumps(infiller)), copy.deepcopy(infiller), copy.copy(infiller)):
+        assert whole("a _", images=picture) == seen
 
 
 # One bad template of many

@@ -10,7 +10,8 @@ import pytest
 
 from bibs import Infiller
 from bibs.evaluation.nll import evaluate_likelihood
-from bibs.models.directory import load_models
+from bibs.lengths import UNFITTED
+from bibs.models.directory import load_models, save_length_prior
 from tiny_captions import make_home
 
 
@@ -100,12 +101,19 @@ def test_a_configuration_nested_too_deeply_is_refused(model: Path) -> None:
     assert refuse(model) == f"{model / 'config.json'} is not valid JSON (nested too deeply)"
 
 
-def test_weights_that_are_no_file_are_refused(model: Path) -> None:
-    weights = model / "forward.safetensors"
-    weights.unlink()
+@pytest.mark.parametrize("name", ["forward.safetensors", "vocabulary.txt", "config.json", "lengths.json"])
+def test_what_is_no_file_is_refused(model: Path, name: str) -> None:
+    weights = model / name
+    weights.unlink(missing_ok=True)
     weights.mkdir()
     assert refuse(model) == f"{weights} could not be read: it is not a file"
     weights.rmdir()
     if os.path.exists("/dev/zero"):
         weights.symlink_to("/dev/zero")  # would be read for ever
         assert refuse(model) == f"{weights} could not be read: it is not a file"
+
+
+@pytest.mark.parametrize("number", [2, "1"])
+def test_lengths_of_another_format_are_refused(model: Path, number: object) -> None:
+    save_length_prior(model, UNFITTED, details={"format": number})
+    assert refuse(model) == f"{model / 'lengths.json'}: `format` must be 1, but is {number!r}"

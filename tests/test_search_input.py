@@ -45,10 +45,21 @@ BAD = {
     "must_include": [
         ([(2,), (3,)], "`must_include` must hold one per template (1), but holds 2"),
         ([2], "`must_include[0]` must be a list of token ids, but is 2"),
-        ([(2, 3, 4, 5, 6)], "`must_include[0]` must hold at most 4 tokens, but holds 5"),
+        (
+            [(2, 3, 4, 5, 6)],
+            "`must_include[0]` must hold at most four words, or fewer and longer phrases (at most 16 states), "
+            "but has 2 x 2 x 2 x 2 x 2 states",
+        ),
         ([(9,)], "`must_include[0]` must hold ids from 0 to 7, but holds 9"),
-        ([(2, 2)], "`must_include[0]` must hold distinct ids, but holds [2, 2]"),
-        ([(2, 3, 4, 5)], "`must_include[0]` must fit in the free slots of its template (3), but holds 4"),
+        ([(2, 2)], "`must_include[0]` must hold distinct ids or lists of ids, none empty, but holds [2, 2]"),
+        ([(2, 3, 4, 5)], "`must_include[0]` must fit in the free slots of its template (3), but needs 4"),
+        ([((2, 2, 2, 2),)], "`must_include[0]` must fit in the free slots of its template (3), but needs 4"),
+        (
+            [((2, 3), (2, 3))],
+            "`must_include[0]` must hold distinct ids or lists of ids, none empty, but holds [(2, 3), (2, 3)]",
+        ),
+        ([((),)], "`must_include[0]` must hold distinct ids or lists of ids, none empty, but holds [()]"),
+        ([((2, 9),)], "`must_include[0]` must hold ids from 0 to 7, but holds 9"),
     ],
     "method": [("beam", f"`method` must be one of {', '.join(METHODS)}, but is 'beam'")],
 }
@@ -64,7 +75,7 @@ BAD = {
         ),
         (
             {"templates": [[0, Gap(1, 2), 1]], "must_include": [(2, 3, 4)]},
-            "`must_include[0]` must fit in the free slots of its template (2), but holds 3",
+            "`must_include[0]` must fit in the free slots of its template (2), but needs 3",
         ),
         (
             {"templates": [[0, Gap(), 1]], "must_include": [(2, 3, 4)], "max_length": 2},

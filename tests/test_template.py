@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bibs.search import Gap
+from bibs.search import Gap, OneOf
 from bibs.text import Template, Vocabulary, escape, tokenize
 
 law = settings(deadline=None)
@@ -50,7 +50,12 @@ def weave(outer: list[str], between: list[str]) -> str:
 
 
 def unescape(text: str) -> str:
-    return text.replace(r"\_", "_")
+    r"""`\_` and `\\` read from left to right."""
+    read, rest = "", text
+    while rest:
+        taken = 2 if rest[:2] in (r"\_", r"\\") else 1
+        read, rest = read + rest[taken - 1 : taken], rest[taken:]
+    return read
 
 
 def draw_fills(data: st.DataObject, blanks: tuple[Gap, ...], *, minimum: int = 0) -> list[list[str]]:
@@ -176,6 +181,9 @@ def test_the_examples_of_the_design() -> None:
         ("_/___", 2),
         ('"___{2,4}"!', 1),
         (r"\__", 1),
+        (r"\\_", 1),
+        (r"\\\__", 1),
+        ("_'", 1),
         ("_.", 1),
     ],
 )
@@ -202,8 +210,12 @@ def test_only_single_marks_join_into_one_blank(source: str) -> None:
         ("é_", "a blank must stand apart"),
         ("9_", "a blank must stand apart"),
         ("___{2,3}dog", "a blank must stand apart"),
-        ("a _'s dog", "a blank must stand apart"),
+        ("a ___'s dog", r"only `_`, one word, can end in 's: write `_'s`"),
         ("dogs'_", "a blank must stand apart"),
+        ("_'9", "a blank must stand apart"),
+        ("_'s9", "a blank must stand apart"),
+        ("_'s'x", "a blank must stand apart"),
+        ("_'s_", "a blank must stand apart"),
         ("_'_", "a blank must stand apart"),
         ("___{2,3}___", "a blank must stand apart"),
         ("_ _x", "a blank must stand apart"),
@@ -234,16 +246,53 @@ def test_an_error_in_a_long_template_shows_the_place_only() -> None:
 
 
 @law
-@given(st.lists(st.sampled_from(["_", "___", "{2}", "{0,1}", "a", "9", "'", " ", ", ", "\\", "."])).map("".join))
+@given(st.lists(st.sampled_from(["_", "___", "{2}", "{0,1}", "a", "9", "'", "'s", " ", ", ", "\\", "."])).map("".join))
 def test_whatever_parses_reads_as_its_words_and_fills(source: str) -> None:
     try:
         template = Template.parse(source)
     except ValueError:
         return
-    fills = [["dog"] * max(blank.minimum, 1) for blank in template.blanks]
+    fills = [
+        [f"dog{ending}" for ending in endings] or ["dog"] * max(blank.minimum, 1)
+        for blank, endings in zip(template.blanks, template.endings, strict=True)
+    ]
     text, _ = template.render(fills)
     filled = [word for fill in fills for word in fill]
     assert len(tokenize(text)) == len(tokenize("".join(f" {x} " for x in template.literals))) + len(filled)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (r"a \\ b", "a \\ b"),
+        (r"\\_", "\\dog"),
+        (r"\_", "_"),
+        (r"\\\_", "\\_"),
+        (r"\n \a \ ", r"\n \a \ "),
+        (r"C:\dir", r"C:\dir"),
+    ],
+)
+def test_a_backslash_stands_for_itself_unless_it_escapes(source: str, text: str) -> None:
+    template = Template.parse(source)
+    assert template.render([["dog"]] * len(template.blanks))[0] == text
+
+
+def test_a_blank_with_an_ending_is_one_word_that_ends_so() -> None:
+    words = Vocabulary(["a", "man's", "dog", "dog's", "s", "don't", "'s"])
+    template = Template.parse("a _ _'s dog, _'S _")
+    assert template.blanks == (Gap(2, 2), Gap(2, 2))
+    possessive = OneOf(tuple(words.encode(["man's", "dog's"])))
+    assert template.row(words) == [0, 3, None, possessive, words.encode(["dog"])[0], possessive, None, 1]
+    fills = [["dog", "man's"], ["dog's", "dog"]]
+    text, spans = template.render(fills)
+    assert text == "a dog man's dog, dog'S dog"  # what was typed stays as it was typed
+    assert spans == ("dog man's", "dog's dog")
+    assert words.encode(tokenize(text)) == words.encode(["a", *fills[0], "dog", *fills[1]])
+    assert template.cut([0, *words.encode(tokenize(text)), 1]) == [words.encode(fill) for fill in fills]
+    with pytest.raises(ValueError, match="must hold a word that ends in 's here, but hold 'dog'"):
+        template.render([["dog", "dog"], ["dog's", "dog"]])
+    with pytest.raises(ValueError, match="a blank that ends in 're must be filled by a word that the model knows"):
+        Template.parse("a _'re").row(words)
 
 
 def test_lengths_and_fills_that_do_not_fit_are_refused() -> None:

@@ -177,3 +177,17 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes, message: str) -
         Vocabulary.load(tmp_path / "v.txt")
     assert "v.txt" in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ([3], "`words` must be strings, but one is 3"),
+        ("abc", "`words` must be a list of words, but is 'abc'"),
+        (None, "`words` must be a list of words, but is None"),
+    ],
+)
+def test_a_vocabulary_is_a_list_of_strings(given: object, line: str) -> None:
+    with pytest.raises(ValueError, match="`words`") as error:
+        Vocabulary(given)  # type: ignore[arg-type]
+    assert str(error.value) == line

@@ -13,6 +13,7 @@ from bibs.cli import main
 from bibs.data import hold_out, read_captions
 from bibs.evaluation.calibration import CalibrationSettings, calibrate
 from bibs.evaluation.captions import CaptionSettings, caption_cells
+from bibs.lengths import UNFITTED
 from bibs.models.directory import load_length_prior
 from bibs.training import Sources, TrainingSettings, train
 
@@ -88,6 +89,51 @@ def test_the_command_names_its_own_options_and_the_next_step(tmp_path, monkeypat
     assert call(*common, "--features", tmp_path / "F.npy") == 2
     assert "`--feature-ids` must name the file" in capsys.readouterr().err
     small = ["--hidden", 4, "--embedding", 4, "--epochs", 1, "--min-count", 1, "--cutoffs", ""]
-    assert call(*common, *small) == 0
+    assert call(*common, *small, "--no-calibrate") == 0
     said = capsys.readouterr().out.replace("\n", "")
+    first = (tmp_path / "model" / "vocabulary.txt").read_text().splitlines()[3]
+    assert f"Next: bibs fill --model {tmp_path / 'model'} '{first} ___'" in said
     assert f"bibs calibrate --model {tmp_path / 'model'} --data {notes}" in said
+    assert load_length_prior(tmp_path / "model").sum == UNFITTED.sum
+    assert "--data` must name the captions" in (call("train", "--output", tmp_path / "b"), capsys.readouterr().err)[1]
+
+
+def test_training_fits_the_lengths_in_the_end(tmp_path, monkeypatch, capsys):
+    notes = write_lines(tmp_path / "notes.txt", 60)
+    small = ["--hidden", 4, "--embedding", 4, "--epochs", 1, "--min-count", 1, "--val-share", 0.1, "--no-parallel"]
+    arguments = ["train", "--data", notes, "--output", tmp_path / "model", *small]
+    monkeypatch.setattr("bibs.cli.eval_display.count_cores", lambda: 1)
+    monkeypatch.setattr("sys.argv", ["bibs", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert not caught.value.code
+    fitted = json.loads((tmp_path / "model" / "lengths.json").read_text())["fitted"]
+    held = [image for image in hold_out(read_captions(notes), 0.1) if image.split == "val"]
+    assert fitted["length_errors"]["50"]["n"] == len({image.captions for image in held})
+    said = capsys.readouterr().out
+    assert "Next: bibs fill --model" in said
+    assert "bibs calibrate" not in said
+
+
+def test_lengths_that_cannot_be_fitted_leave_a_whole_model(tmp_path, monkeypatch, capsys):
+    (tmp_path / "notes.txt").write_text("a man\nthe dog\n" * 20 + "a dog\nthe man\n")
+    small = ["--hidden", 4, "--embedding", 4, "--epochs", 1, "--min-count", 1, "--val-share", 0.6, "--no-parallel"]
+    arguments = ["train", "--data", tmp_path / "notes.txt", "--output", tmp_path / "model", *small]
+    monkeypatch.setattr("sys.argv", ["bibs", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert not caught.value.code
+    said = capsys.readouterr()
+    assert "bibs: the model is whole, but how long `___` is could not be fitted: no caption is long enough" in said.err
+    assert "To fit how long `___` is: bibs calibrate" in said.out
+    assert Infiller.from_pretrained(tmp_path / "model")("a _")
+
+
+def test_short_sentences_are_calibrated_on_by_the_shares_that_they_can_lose(tmp_path: Path) -> None:
+    lines = ["the red dog sits", "a man rides on", "the old man sits", "a dog rides on"]
+    (tmp_path / "notes.txt").write_text("".join(f"{line}\n" for line in lines * 10))
+    train(Sources((tmp_path / "notes.txt",), min_count=1, val_share=0.6), SETTINGS, tmp_path / "m", in_parallel=False)
+    settings = CalibrationSettings(num_rounds=1, num_beams=2)
+    assert settings.removed == (25, 50, 75)
+    result = calibrate(data=tmp_path / "notes.txt", model=tmp_path / "m", settings=settings, val_share=0.6)
+    assert list(result.after) == [25, 50]  # of four words, three leave no word on either side

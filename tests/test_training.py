@@ -197,7 +197,7 @@ def test_kill_9_of_the_command_loses_nothing(sources: Sources, tmp_path: Path) -
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL, "training was over before it could be killed"
-    assert not (output / "config.json").exists()
+    assert not (output / "model-card.md").exists()  # which is written last
     train(sources, settings, output, resume=True, in_parallel=False)
     for name in ("forward", "backward"):
         assert same(tmp_path / "whole" / f"{name}.safetensors", output / f"{name}.safetensors")
@@ -535,16 +535,22 @@ def test_a_checkpoint_of_another_run_is_refused(sources: Sources, tmp_path: Path
     train(sources, SETTINGS, output, in_parallel=False)
     with pytest.raises(ValueError, match="--resume"):
         train(sources, SETTINGS, output, in_parallel=False)
-    with pytest.raises(ValueError, match="another run: vocabulary") as error:
+    with pytest.raises(ValueError, match="`min_count` must be 2, as when this run began, but is 15") as error:
         train(replace(sources, min_count=15), SETTINGS, output, resume=True, in_parallel=False)
     one_line(error)
-    with pytest.raises(ValueError, match="another run: settings"):
+    with pytest.raises(ValueError, match="`seed` must be 0, as when this run began, but is 1"):
         train(sources, replace(SETTINGS, seed=1), output, resume=True, in_parallel=False)
     assert sources.features is not None
     np.save(tmp_path / "wide.npy", np.zeros((40, 7), dtype=np.float16))
     wide = replace(sources, features=replace(sources.features, vectors=tmp_path / "wide.npy"))
-    with pytest.raises(ValueError, match="another run: pictures") as error:
+    with pytest.raises(ValueError, match="another run: `features` hold other pictures") as error:
         train(wide, SETTINGS, output, resume=True, in_parallel=False)
+    one_line(error)
+    shorter = tmp_path / "captions.json"
+    content = json.loads(sources.data[0].read_text())
+    shorter.write_text(json.dumps({"images": content["images"][1:]}))
+    with pytest.raises(ValueError, match="another run: `data` or `texts` hold other captions") as error:
+        train(replace(sources, data=(shorter,)), SETTINGS, output, resume=True, in_parallel=False)
     one_line(error)
     with pytest.raises(ValueError, match="image vectors of 6 numbers, but the features have 7") as error:
         evaluate_likelihood(output, sources.data[0], features=wide.features and wide.features.load())
@@ -582,7 +588,7 @@ def test_what_cannot_be_gone_on_from_is_one_line(sources: Sources, tmp_path: Pat
     train(sources, replace(SETTINGS, seed=1), second, in_parallel=False)
     third = tmp_path / "third"
     train(sources, SETTINGS, third, init=first, in_parallel=False)
-    with pytest.raises(ValueError, match="another run: init") as error:
+    with pytest.raises(ValueError, match="another run: `init` holds other weights") as error:
         train(sources, SETTINGS, third, init=second, resume=True, in_parallel=False)
     one_line(error)
     with pytest.raises(ValueError, match="no model directory at") as error:
@@ -687,7 +693,7 @@ def test_a_nade_trains_on_the_same_data_and_is_as_deaf_to_kills(sources: Sources
     template = [words.start, *words.encode(["a"]), None, None, words.end]
     fills = model.fill([template], [features_of(sources)[0]], num_samples=3, banned=[0, 1, 2])[0]
     assert all(fill.tokens[:2] == tuple(template[:2]) for fill in fills)
-    with pytest.raises(ValueError, match=r"another run: missing 0\.2"):
+    with pytest.raises(ValueError, match=r"`missing` must be 0\.4, as when this run began, but is 0\.2"):
         train_nade(sources, settings, tmp_path / "killed", missing=0.2, resume=True)
 
 
@@ -702,5 +708,5 @@ def test_a_nade_goes_on_from_a_pair_or_a_nade_with_their_words_and_shape(sources
     second = train_nade(scarce, other, tmp_path / "second", init=tmp_path / "first")
     assert second.val_losses[0] < first.val_losses[0]
     assert (tmp_path / "second" / "vocabulary.txt").read_bytes() == (tmp_path / "pair" / "vocabulary.txt").read_bytes()
-    with pytest.raises(ValueError, match="another run: init"):
+    with pytest.raises(ValueError, match="another run: `init` holds other weights"):
         train_nade(scarce, other, tmp_path / "second", init=tmp_path / "pair", resume=True)

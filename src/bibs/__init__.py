@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bibs.models import MatrixModel, from_next_token
     from bibs.search import Fill, Gap, StepModel
     from bibs.text import Template, Vocabulary
+    from bibs.words import Word
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,7 @@ __all__ = [
     "StepModel",
     "Template",
     "Vocabulary",
+    "Word",
     "bidirectional_beam_search",
     "fill_templates",
     "from_next_token",
@@ -41,6 +43,7 @@ _HOMES = {
     "StepModel": "search",
     "Template": "text",
     "Vocabulary": "text",
+    "Word": "words",
 }
 
 

@@ -10,10 +10,11 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from bibs.search import Conditions, Gap, State, StepModel, Template, map_state, select_rows
+from bibs.constraints import Phrases, least_words, num_states
+from bibs.search import Conditions, Gap, OneOf, State, StepModel, Template, map_state, select_rows
 
-MAX_REQUIRED = 4
-"""How many words may be required: the search keeps beams for every subset of them."""
+MAX_STATES = 16
+"""How many states of required phrases the search keeps beams for: four words, say, or a phrase of fifteen."""
 
 
 class CheckedModel:
@@ -23,6 +24,9 @@ class CheckedModel:
         self.name = name
         self.model = model
         self.vocab_size = model.vocab_size
+        if hasattr(model, "exact"):  # a quick copy of another model
+            self.exact = CheckedModel(name, model.exact)
+            self.margin: float = getattr(model, "margin", 0.0)
 
     def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
         log_probs, state, scores = self.model.start(contexts, conditions)
@@ -106,38 +110,69 @@ def check_template(name: str, template: Template, vocab_size: int) -> None:
     if not template:
         raise ValueError(f"{name} must hold at least one slot, but is empty")
     for token in template:
-        if not (token is None or isinstance(token, Gap) or _is_id(token, vocab_size)):
+        if isinstance(token, OneOf):
+            check_choice(name, token, vocab_size)
+        elif not (token is None or isinstance(token, Gap) or _is_id(token, vocab_size)):
             raise ValueError(f"{name} must hold None, gaps or ids from 0 to {vocab_size - 1}, but holds {token!r}")
     for end, token in (("first", template[0]), ("last", template[-1])):
         if not isinstance(token, int):
             raise ValueError(f"{name} must have fixed tokens (START, END) at both ends, but its {end} slot is free")
 
 
-def check_required(
-    required: Sequence[Sequence[int]], templates: Sequence[Template], banned: Sequence[int], vocab_size: int
-) -> None:
-    if len(required) != len(templates):
-        raise ValueError(f"`must_include` must hold one per template ({len(templates)}), but holds {len(required)}")
-    for index, (tokens, template) in enumerate(zip(required, templates, strict=True)):
+def check_choice(name: str, choice: OneOf, vocab_size: int) -> None:
+    if not choice.tokens or not all(_is_id(token, vocab_size) for token in choice.tokens):
+        raise ValueError(
+            f"{name} must have choices of ids from 0 to {vocab_size - 1}, one at least, but has {choice!r:.80}"
+        )
+
+
+def read_required(
+    must_include: Sequence[Sequence[int | Sequence[int]]] | None,
+    templates: Sequence[Template],
+    banned: Sequence[int],
+    vocab_size: int,
+) -> list[Phrases]:
+    """The phrases that each template must hold, the longest first; an id alone is a phrase of one."""
+    if must_include is None:
+        return [()] * len(templates)
+    if len(must_include) != len(templates):
+        raise ValueError(f"`must_include` must hold one per template ({len(templates)}), but holds {len(must_include)}")
+    found = []
+    for index, (given, template) in enumerate(zip(must_include, templates, strict=True)):
         name = f"`must_include[{index}]`"
-        if isinstance(tokens, (int, str)) or not isinstance(tokens, Sequence):
-            raise ValueError(f"{name} must be a list of token ids, but is {tokens!r}")
-        if len(tokens) > MAX_REQUIRED:
-            raise ValueError(f"{name} must hold at most {MAX_REQUIRED} tokens, but holds {len(tokens)}")
-        for token in tokens:
-            if not _is_id(token, vocab_size):
-                raise ValueError(f"{name} must hold ids from 0 to {vocab_size - 1}, but holds {token!r}")
-            if token in banned:
-                raise ValueError(f"{name} must hold no id that is `banned`, but holds {token}")
-        if len(set(tokens)) < len(tokens):
-            raise ValueError(f"{name} must hold distinct ids, but holds {list(tokens)}")
+        if isinstance(given, (int, str)) or not isinstance(given, Sequence):
+            raise ValueError(f"{name} must be a list of token ids, but is {given!r}")
+        phrases = tuple(tuple(each) if isinstance(each, (list, tuple)) else (each,) for each in given)
+        for phrase in phrases:
+            for token in phrase:
+                if not _is_id(token, vocab_size):
+                    raise ValueError(f"{name} must hold ids from 0 to {vocab_size - 1}, but holds {token!r}")
+                if token in banned:
+                    raise ValueError(f"{name} must hold no id that is `banned`, but holds {token}")
+        if len(set(phrases)) < len(phrases) or () in phrases:
+            raise ValueError(f"{name} must hold distinct ids or lists of ids, none empty, but holds {list(given)}")
+        check_states(name, phrases)
         longest = [math.inf if slot.maximum is None else slot.maximum for slot in template if isinstance(slot, Gap)]
-        room = sum(slot is None for slot in template) + sum(longest)
-        if len(tokens) > room:
-            raise ValueError(f"{name} must fit in the free slots of its template ({room:g}), but holds {len(tokens)}")
+        room = sum(slot is None or isinstance(slot, OneOf) for slot in template) + sum(longest)
+        if least_words(phrases) > room:
+            raise ValueError(
+                f"{name} must fit in the free slots of its template ({room:g}), but needs {least_words(phrases)}"
+            )
+        found.append(tuple(sorted(phrases, key=len, reverse=True)))
+    return found
 
 
-def check_method(method: str, is_sampler: bool, required: Sequence[Sequence[int]], diversity_penalty: float) -> None:
+def check_states(name: str, phrases: Phrases) -> None:
+    """The search keeps beams for every combination of how far the phrases are read."""
+    if num_states(phrases) > MAX_STATES:
+        lengths = " x ".join(str(len(phrase) + 1) for phrase in phrases)
+        raise ValueError(
+            f"{name} must hold at most four words, or fewer and longer phrases (at most {MAX_STATES} states), but has "
+            f"{lengths} states"
+        )
+
+
+def check_method(method: str, is_sampler: bool, required: Sequence[Phrases], diversity_penalty: float) -> None:
     if not isinstance(diversity_penalty, Real) or not 0 <= diversity_penalty < math.inf:
         raise ValueError(f"`diversity_penalty` must be a number of at least 0, but is {diversity_penalty!r}")
     if is_sampler and any(required):

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from bibs.checks import MAX_REQUIRED
+from bibs.checks import check_states
+from bibs.constraints import least_words
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
 from bibs.methods import Options, find_fills, pick_settings, say_if_fewer
 from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
+from bibs.models.int8 import choose_precision, in_precision
 from bibs.models.ngram import NGramModel
+from bibs.pictures import PictureReader
 from bibs.search import Fill, StepModel, TracedPass
-from bibs.text import Template, Vocabulary, tokenize
-from bibs.vision import ImageEncoder, ImageLike, encode_each, make_encoder
+from bibs.text import SPECIALS, Phrase, Template, Vocabulary, banned_words, required_phrases, tokenize
+from bibs.vision import ImageEncoder, ImageLike
+from bibs.words import Reasons, Word, find_reasons, words_of
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
 
@@ -41,6 +46,9 @@ class Completion:
     backward_score: float
     rounds: int = 0
     trace: tuple[TracedPass, ...] = ()
+    words: tuple[Word, ...] = ()  # of `text`, where `alternatives` are asked for
+    start_score: float | None = None  # log P_g(START | all words): with the words' `backward`, backward_score
+    end_score: float | None = None  # log P_f(END | all words): with the words' `forward`, forward_score
 
 
 class Infiller:
@@ -56,25 +64,33 @@ class Infiller:
         length_prior: LengthPrior = UNFITTED,
         max_words: int = MAX_WORDS,
         device: torch.device | str | None = None,
+        precision: str = "auto",
     ) -> None:
         """`encoder` turns pictures into the vectors that the models are conditioned on.
 
         `length_prior` says how fills of different lengths compare; `bibs calibrate` fits one. `max_words` is the most
-        that a template may have.
+        that a template may have. `precision` is that of the passes: "float32"; "int8", several times as fast for
+        recurrent models where the processor has the instructions; or "auto", int8 where it has them. Scores are
+        float32 in any case. `self.precision` says which it became.
         """
-        if not isinstance(max_words, int) or max_words < 1:
-            raise ValueError(f"`max_words` must be a whole number of at least 1, but is {max_words!r}")
+        if not isinstance(vocabulary, Vocabulary):
+            raise ValueError(f"`vocabulary` must be a Vocabulary, but is {vocabulary!r:.60}")
+        options: Options = {"length_prior": length_prior}
+        pick_settings(LengthSettings, options)  # refuses what is none
         for name, model in (("forward", forward), ("backward", backward)):
+            if not isinstance(getattr(model, "vocab_size", None), int):
+                raise ValueError(f"`{name}` must be a model with a whole number `vocab_size`, but is {model!r:.60}")
             if model.vocab_size != len(vocabulary):
                 raise ValueError(
                     f"`{name}` must have the size of `vocabulary` ({len(vocabulary)}), but has {model.vocab_size}"
                 )
         self.forward = _on_device(forward, device)
         self.backward = _on_device(backward, device)
+        self.precision = choose_precision(precision, (self.forward, self.backward))
         self.vocabulary = vocabulary
         self.length_prior = length_prior
-        self.max_words = max_words
-        self._encoder = encoder
+        self.max_words = _whole_number("max_words", max_words)
+        self._pictures = PictureReader(forward, encoder)
 
     @classmethod
     def from_pretrained(
@@ -83,9 +99,10 @@ class Infiller:
         *,
         max_words: int = MAX_WORDS,
         device: torch.device | str | None = None,
+        precision: str = "auto",
     ) -> Infiller:
         """Load a model directory; without one, the caption model that comes with the package."""
-        path = PRETRAINED if directory is None else Path(directory)
+        path = PRETRAINED if directory is None else _path(directory)
         forward, backward, vocabulary = load_models(path)
         return cls(
             forward=forward,
@@ -94,6 +111,7 @@ class Infiller:
             length_prior=load_length_prior(path),
             max_words=max_words,
             device=device,
+            precision=precision,
         )
 
     @classmethod
@@ -112,16 +130,20 @@ class Infiller:
                 sentences.append(words)
         if not sentences:
             raise ValueError("`lines` must hold at least one word, but hold none")
-        vocabulary = Vocabulary.build(sentences, min_count=min_count)
+        vocabulary = Vocabulary.build(sentences, min_count=_whole_number("min_count", min_count))
+        if len(vocabulary) == len(SPECIALS):
+            raise ValueError(f"`min_count` must leave at least one word, but is {min_count}")
         sequences = [[vocabulary.start, *vocabulary.encode(words), vocabulary.end] for words in sentences]
+        order = min(_whole_number("order", order), max(map(len, sequences)))  # a higher one would see nothing more
         forward, backward = NGramModel.train_pair(sequences, vocab_size=len(vocabulary), order=order)
         prior = LengthPrior(sentence_counts=LengthPrior.count_sentences(map(len, sentences)))
         return cls(forward=forward, backward=backward, vocabulary=vocabulary, length_prior=prior, max_words=max_words)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write a model directory for `from_pretrained`; weights of recurrent models are rounded to float16."""
-        save_pair(Path(directory), self.forward, self.backward, self.vocabulary)
-        save_length_prior(Path(directory), self.length_prior)
+        path = _path(directory)
+        save_pair(path, self.forward, self.backward, self.vocabulary)
+        save_length_prior(path, self.length_prior)
 
     @overload
     def __call__(
@@ -132,6 +154,7 @@ class Infiller:
         must_include: Sequence[str] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         **options: Unpack[Options],
     ) -> list[Completion]: ...
 
@@ -144,6 +167,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         on_error: Literal["raise"] = ...,
         **options: Unpack[Options],
     ) -> list[list[Completion]]: ...
@@ -157,6 +181,7 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = ...,
         bad_words: Sequence[str] = ...,
         method: str = ...,
+        alternatives: int | None = ...,
         on_error: Literal["return"],
         **options: Unpack[Options],
     ) -> list[list[Completion] | ValueError]: ...
@@ -169,32 +194,37 @@ class Infiller:
         must_include: Sequence[str] | Sequence[Sequence[str]] = (),
         bad_words: Sequence[str] = (),
         method: str = "bibs",
+        alternatives: int | None = None,
         on_error: Literal["raise", "return"] = "raise",
         **options: Unpack[Options],
     ) -> list[Completion] | list[list[Completion]] | list[list[Completion] | ValueError]:
         """Fill the blanks: one template gives a list of completions, best first; a list gives a list of such lists.
 
         `images` holds a picture (file, bytes, array or PIL image), a ready vector, or None for each template.
-        `must_include` holds up to four words that must each stand somewhere in the blanks of every template, or one
+        `must_include` holds words and phrases that must each stand somewhere in the blanks of every template, or one
         such list per template; `bad_words` holds words that never fill a blank.
         With a `diversity_penalty` (2, say) the `num_return_sequences` completions differ in more of their words: they
         are searched one after the other, and a word loses so much for each one before that holds it.
+        With `alternatives` (5, say) each completion has its `words` with their log probabilities, and so many others
+        that would have fitted where a word fills a blank; 0 gives the words alone.
         One bad template of a list raises a ValueError for all, or with `on_error="return"` stands in its place as one.
         `bibs.methods.Options` lists all the others, with their defaults.
         """
         if on_error not in ("raise", "return"):
             raise ValueError(f"`on_error` must be 'raise' or 'return', but is {on_error!r}")
+        if alternatives is not None and (type(alternatives) is not int or alternatives < 0):
+            raise ValueError(f"`alternatives` must be None or a whole number of at least 0, but is {alternatives!r}")
         one = isinstance(templates, str)
         options.setdefault("length_prior", self.length_prior)
         pick_settings(LengthSettings, options)  # a bad option is no fault of a template
         if isinstance(templates, bytes) or not isinstance(templates, Iterable):
             raise ValueError(f"`templates` must be a string or a list of strings, but is {templates!r:.60}")
         texts = [templates] if isinstance(templates, str) else list(templates)
-        bad = self._bad_tokens(bad_words)
+        bad = banned_words("bad_words", bad_words, self.vocabulary)
         words = self._required_words(must_include, len(texts), bad)
-        conditions = self._conditions(images, len(texts), one)
+        conditions = self._pictures.read(images, len(texts), one=one)
         parsed: dict[int, Template] = {}  # by their places among the templates
-        required: dict[int, list[int]] = {}
+        required: dict[int, list[Phrase]] = {}
         results: list[list[Completion] | ValueError] = []
         for place, (text, condition) in enumerate(zip(texts, conditions, strict=True)):
             results.append([])
@@ -202,31 +232,33 @@ class Infiller:
                 if isinstance(condition, ValueError):
                     raise condition
                 required[place] = self._required_tokens(words[place], bad)
-                parsed[place] = self.parse(text, room=len(required[place]), **options)
+                parsed[place] = self.parse(text, room=least_words(tuple(required[place])), **options)
             except ValueError as error:
                 if on_error == "raise":
                     raise error if one or error is condition else ValueError(f"`templates[{place}]`: {error}") from None
                 results[place] = error
         given = [conditions[place] for place in parsed]
+        banned = (self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad)
         found = find_fills(
-            self.forward,
-            self.backward,
+            in_precision(self.forward, self.precision),
+            in_precision(self.backward, self.precision),
             [template.row(self.vocabulary) for template in parsed.values()],
             method=method,
             conditions=None if all(condition is None for condition in given) else given,
-            banned=(self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad),
+            banned=banned,
             must_include=[required[place] for place in parsed],
             **options,
         )
+        reasons = self._reasons(list(parsed.values()), found, given, banned, alternatives)
         for (place, template), fills in zip(parsed.items(), found, strict=True):
-            results[place] = [self._complete(template, fill) for fill in fills]
+            results[place] = [self._complete(template, fill, next(reasons)) for fill in fills]
         _say_if_nothing(results)
         say_if_fewer(results, options.get("num_return_sequences", 1))
         return results[0] if one else results  # type: ignore[return-value]
 
     def encode(self, image: ImageLike) -> Tensor:
         """The vector of a picture, which can stand for it among `images`: to encode it once for many calls."""
-        (vector,) = self._conditions(image, 1, True)
+        (vector,) = self._pictures.read(image, 1, one=True)
         if isinstance(vector, ValueError):
             raise vector
         return vector  # type: ignore[no-any-return]
@@ -248,10 +280,6 @@ class Infiller:
         range_plan(template.row(self.vocabulary), room, pick_settings(LengthSettings, options))
         return template
 
-    def _bad_tokens(self, words: Sequence[str]) -> list[int]:
-        """What the model does not know cannot appear."""
-        return [self.vocabulary.encode([word])[0] for word in _words("bad_words", words) if word in self.vocabulary]
-
     def _required_words(
         self, must_include: Sequence[str] | Sequence[Sequence[str]], count: int, bad: Sequence[int]
     ) -> list[Sequence[str]]:
@@ -267,18 +295,12 @@ class Infiller:
             )
         return list(must_include)
 
-    def _required_tokens(self, must_include: Any, bad: Sequence[int]) -> list[int]:
-        words = _words("must_include", must_include)
-        if len(words) > MAX_REQUIRED:
-            raise ValueError(f"`must_include` must hold at most {MAX_REQUIRED} words, but holds {len(words)}")
-        for word in words:
-            if word not in self.vocabulary:
-                raise ValueError(f"`must_include` must hold words that the model knows, but holds {word!r}")
-            if self.vocabulary.encode([word])[0] in bad:
-                raise ValueError(f"`must_include` must hold no word of `bad_words`, but holds {word!r}")
-        return self.vocabulary.encode(words)
+    def _required_tokens(self, must_include: Any, bad: Sequence[int]) -> list[Phrase]:
+        phrases = required_phrases("must_include", must_include, self.vocabulary, banned=bad)
+        check_states("`must_include`", tuple(phrases))
+        return phrases
 
-    def _complete(self, template: Template, fill: Fill) -> Completion:
+    def _complete(self, template: Template, fill: Fill, reasons: Reasons | None) -> Completion:
         blanks = template.cut(fill.tokens, fill.lengths)
         text, spans = template.render([self.vocabulary.decode(tokens) for tokens in blanks])
         return Completion(
@@ -291,45 +313,34 @@ class Infiller:
             backward_score=fill.backward_score,
             rounds=fill.rounds,
             trace=fill.trace,
+            words=words_of(template, text, fill, reasons, self.vocabulary) if reasons else (),
+            start_score=reasons.backward[0] if reasons else None,
+            end_score=reasons.forward[-1] if reasons else None,
         )
 
-    def _conditions(self, images: Any, count: int, one: bool) -> list[Any]:
-        """Per template: a vector as it is, a picture encoded, None where there is nothing to see, or what is wrong."""
-        if images is None:
-            return [None] * count
-        if one:
-            images = [images]
-        elif isinstance(images, str | bytes) or not hasattr(images, "__len__"):
-            raise ValueError(
-                f"`images` must hold one (or None) per template ({count}), but is one picture: {images!r:.60}"
-            )
-        if len(images) != count:
-            raise ValueError(f"`images` must hold one (or None) per template ({count}), but holds {len(images)}")
-        size = _condition_size(self.forward)
-        if size == 0 and any(image is not None for image in images):
-            raise ValueError("`images` must be None for models that were trained on words alone, but is not")
-        pictures = {id(image): image for image in images if image is not None and not _is_vector(image)}
-        vectors: dict[int, Any] = {}
-        if pictures:
-            self._encoder = self._encoder or make_encoder(_encoder_name(self.forward))
-            vectors = dict(zip(pictures, encode_each(list(pictures.values()), self._encoder), strict=True))
-        return [
-            None
-            if image is None
-            else _checked("`images`" if one else f"`images[{place}]`", vectors.get(id(image), image), size)
-            for place, image in enumerate(images)
-        ]
-
-
-def _checked(name: str, vector: Any, size: int | None) -> Tensor | ValueError:
-    """A vector that a model can read, or what is wrong with it."""
-    if isinstance(vector, ValueError):
-        return ValueError(f"{name}: {vector}")
-    tensor = torch.as_tensor(vector)  # (D,)
-    if size not in (None, len(tensor)):
-        return ValueError(f"{name} must hold {size} numbers, but holds {len(tensor)}")
-    wrong = tensor[~torch.isfinite(tensor)]
-    return ValueError(f"{name} must hold finite numbers, but holds {wrong[0].item()}") if len(wrong) else tensor
+    def _reasons(
+        self,
+        templates: Sequence[Template],
+        found: Sequence[Sequence[Fill]],
+        conditions: Sequence[Any],
+        banned: Sequence[int],
+        alternatives: int | None,
+    ) -> Iterator[Reasons | None]:
+        """What the models say of the words of every fill, one after the other; None each, if nobody asked."""
+        if alternatives is None:
+            return itertools.repeat(None)
+        rows = [(template, fill) for template, fills in zip(templates, found, strict=True) for fill in fills]
+        given = [condition for condition, fills in zip(conditions, found, strict=True) for _ in fills]
+        reasons = find_reasons(
+            self.forward,
+            self.backward,
+            [fill.tokens for _, fill in rows],
+            [template.slots(self.vocabulary, fill.lengths) for template, fill in rows],
+            count=alternatives,
+            banned=banned,
+            conditions=None if all(condition is None for condition in given) else given,
+        )
+        return iter(reasons)
 
 
 def _say_if_nothing(results: Sequence[Sequence[Completion] | ValueError]) -> None:
@@ -343,36 +354,24 @@ def _say_if_nothing(results: Sequence[Sequence[Completion] | ValueError]) -> Non
         )
 
 
-def _encoder_name(model: StepModel) -> str:
-    """The encoder whose vectors a model was trained on; one that does not say had the first that there was."""
-    config = getattr(model, "config", None)
-    return getattr(config, "encoder", "") or "lite0"
-
-
-def _condition_size(model: StepModel) -> int | None:
-    """How many numbers a model reads of a picture, 0 for none; None where only its owner knows."""
-    if isinstance(model, NGramModel):
-        return 0
-    return getattr(getattr(model, "config", None), "condition_size", None)
-
-
 def _on_device(model: StepModel, device: torch.device | str | None) -> StepModel:
     """A model that is no module and no n-gram is its owner's business."""
-    return model.to(device) if device is not None and isinstance(model, (nn.Module, NGramModel)) else model
+    if device is None or not isinstance(model, (nn.Module, NGramModel)):
+        return model
+    try:
+        torch.zeros(1, device=device).item()
+        return model.to(device)
+    except (RuntimeError, AssertionError, TypeError, ValueError):  # whatever torch says of it, in several lines
+        raise ValueError(f"`device` must be one that torch can use here, but is {device!r}") from None
 
 
-def _words(name: str, words: Any) -> list[str]:
-    """Single words as the model reads them, each once."""
-    if isinstance(words, str) or not isinstance(words, Sequence):
-        raise ValueError(f"`{name}` must be a list of words, but is {words!r}")
-    read = []
-    for word in words:
-        tokens = tokenize(word) if isinstance(word, str) else []
-        if len(tokens) != 1:
-            raise ValueError(f"`{name}` must hold single words, but holds {word!r}")
-        read += tokens
-    return list(dict.fromkeys(read))
+def _whole_number(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"`{name}` must be a whole number of at least 1, but is {value!r}")
+    return int(value)
 
 
-def _is_vector(image: Any) -> bool:
-    return isinstance(image, (Tensor, np.ndarray)) and image.ndim == 1
+def _path(directory: Any) -> Path:
+    if not isinstance(directory, str | os.PathLike):
+        raise ValueError(f"`directory` must be a path, but is {directory!r:.60}")
+    return Path(directory)

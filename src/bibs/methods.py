@@ -14,8 +14,8 @@ from typing_extensions import Unpack
 
 from bibs import baselines
 from bibs.baselines import BaselineSettings
-from bibs.checks import CheckedModel, check_method, check_problem, check_required
-from bibs.constraints import Demands, Penalties, answer_in_turn
+from bibs.checks import CheckedModel, check_method, check_problem, read_required
+from bibs.constraints import Demands, Penalties, Phrases, answer_in_turn, least_words
 from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, fill_gaps, plan_lengths
 from bibs.search import (
     Conditions,
@@ -28,7 +28,6 @@ from bibs.search import (
     Start,
     StepModel,
     Template,
-    Tokens,
     Trees,
     cut_into_batches,
     search_both_ways,
@@ -85,15 +84,16 @@ def fill_templates(
     method: str = "bibs",
     conditions: Conditions = None,
     banned: Sequence[int] = (),
-    must_include: Sequence[Sequence[int]] | None = None,
+    must_include: Sequence[Sequence[int | Sequence[int]]] | None = None,
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
     """Fill the free slots of each template by one of `METHODS`; per template, distinct fills, best first.
 
     A template is a list of token ids with None at each free slot and a `Gap` at each blank of unknown length; START and
     END are ordinary fixed tokens at its two ends. `conditions` holds one per template, handed to the models (an image
-    vector, say). `banned` ids never fill a free slot (START, END, UNK); each id of a template's `must_include` (at most
-    four; each doubles the cost) fills at least one. The samplers take neither `must_include` nor a
+    vector, say). `banned` ids never fill a free slot (START, END, UNK); each id of a template's `must_include` fills at
+    least one, and each list of ids in it fills free slots next to each other. An id doubles the cost, a list of n makes
+    it n + 1 times as high, and 16 times is the most. The samplers take neither `must_include` nor a
     `diversity_penalty`. `Options` says what the others mean.
     """
     given: dict[str, Any] = {"conditions": conditions, "banned": banned, "must_include": must_include}
@@ -111,11 +111,11 @@ def find_fills(
     method: str,
     conditions: Conditions,
     banned: Sequence[int],
-    must_include: Sequence[Sequence[int]] | None,
+    must_include: Sequence[Sequence[int | Sequence[int]]] | None,
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
     """What `fill_templates` does, without a word about what was not found."""
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
     for name in options:
         if name not in Options.__annotations__:
@@ -123,18 +123,17 @@ def find_fills(
     settings, lengths = pick_settings(Settings, options), pick_settings(LengthSettings, options)
     baseline = pick_settings(BaselineSettings, options)
     penalty = options.get("diversity_penalty", 0.0)
-    required = [()] * len(templates) if must_include is None else must_include
     check_problem(forward, backward, templates, conditions, banned)
-    check_required(required, templates, banned, forward.vocab_size)
+    required = read_required(must_include, templates, banned, forward.vocab_size)
     check_method(method, method in SAMPLERS, required, penalty)
     run: Method = partial(METHODS[method], baseline=baseline) if method in WITH_SETTINGS else METHODS[method]
     kind = SCORE_KINDS_OF.get(method, "sum")
     trees = Trees.of(CheckedModel("forward", forward), CheckedModel("backward", backward), settings)
 
-    def fill_batch(some: Sequence[Template], words: Sequence[Tokens], given: Conditions) -> list[list[Fill]]:
+    def fill_batch(some: Sequence[Template], words: Sequence[Phrases], given: Conditions) -> list[list[Fill]]:
         trees.begin(some, given)
         plain = Demands.plain(forward.vocab_size, banned, len(some))
-        plans = plan_lengths(trees, some, given, list(map(len, words)), lengths, plain.allowing)
+        plans = plan_lengths(trees, some, given, list(map(least_words, words)), lengths, plain.allowing)
 
         def find(penalties: Sequence[Penalties]) -> list[list[Fill]]:
             search = partial(trees.search, run, constraints=replace(plain, required=words, penalties=penalties))
@@ -144,10 +143,10 @@ def find_fills(
             return answer_in_turn(find, some, settings.num_return_sequences, penalty)
         return find(plain.penalties)
 
-    sizes = [_size(template, len(words), lengths) for template, words in zip(templates, required, strict=True)]
+    sizes = [_size(template, phrases, lengths) for template, phrases in zip(templates, required, strict=True)]
     results: list[list[Fill]] = [[] for _ in templates]
     for batch in cut_into_batches(sizes, settings, forward.vocab_size):
-        words = [tuple(required[index]) for index in batch]
+        words = [required[index] for index in batch]
         found = fill_batch([templates[index] for index in batch], words, select_conditions(conditions, batch))
         for index, fills in zip(batch, found, strict=True):
             results[index] = fills
@@ -161,7 +160,7 @@ def bidirectional_beam_search(
     *,
     conditions: Conditions = None,
     banned: Sequence[int] = (),
-    must_include: Sequence[Sequence[int]] | None = None,
+    must_include: Sequence[Sequence[int | Sequence[int]]] | None = None,
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
     """`fill_templates` by Bidirectional Beam Search: fill the free slots of each template so that both models agree."""
@@ -175,12 +174,13 @@ def pick_settings(kind: type[S], options: Options) -> S:
     return kind(**{name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()})
 
 
-def _size(template: Template, num_required: int, lengths: LengthSettings) -> Size:
+def _size(template: Template, required: Phrases, lengths: LengthSettings) -> Size:
     """What a template takes: several layouts, where it has gaps."""
     gaps = [token for token in template if isinstance(token, Gap)]
     layout = Layout.of(template, [gap.maximum or lengths.max_length for gap in gaps])
     weight = max(1, (lengths.num_lengths or 3) * len(gaps))
-    return Size(1 << num_required, len(layout.region), len(layout.context) + len(layout.rest), weight)
+    groups = tuple(len(phrase) + 1 for phrase in required)
+    return Size(groups, len(layout.region), len(layout.context) + len(layout.rest), weight)
 
 
 def say_if_fewer(results: Sequence[Sequence[object] | ValueError], num_return_sequences: int) -> None:

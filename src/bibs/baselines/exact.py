@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from math import prod
 
@@ -18,10 +19,12 @@ def enumerate_fills(batch: Batch, settings: Settings, baseline: BaselineSettings
     for example, layout in enumerate(batch.layouts):
         allowed = _allowed(batch.forward, example)
         if prod(map(len, allowed)) > baseline.max_fills:
-            free = [len(tokens) for tokens, slot in zip(allowed, layout.region, strict=True) if slot is None]
+            slots = zip(allowed, layout.region, strict=True)
+            free = Counter(len(tokens) for tokens, slot in slots if not isinstance(slot, int))
+            product_of = " x ".join(f"{tokens}^{count}" for tokens, count in free.items())
             raise ValueError(
                 f"`method` 'exact' must not enumerate more than {baseline.max_fills} fills (`max_fills`), "
-                f"but {len(free)} free slots of {free[0]} tokens make {free[0]}^{len(free)}"
+                f"but {free.total()} free slots make {product_of}"
             )
         _read_all(batch.forward, example, allowed)
         _read_all(batch.backward, example, allowed[::-1])

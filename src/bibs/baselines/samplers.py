@@ -15,7 +15,7 @@ import zlib
 import torch
 from torch import Tensor
 
-from bibs.search import DIRECTIONS, Batch, Direction, Fill, Fills, Settings, finish, opposite
+from bibs.search import DIRECTIONS, Batch, Direction, Fill, Fills, OneOf, Settings, finish, opposite
 
 from .one_way import plain_beams
 from .settings import BaselineSettings
@@ -107,7 +107,7 @@ class _Chains:
         regions = [batch.layouts[owner].region for owner in owners]
         device = batch.forward.prefixes.device
         padded = [[*fill, *[0] * (width - len(fill))] for fills in beams for fill in fills]
-        free = [[slot is None for slot in region] + [False] * (width - len(region)) for region in regions]
+        free = [[not isinstance(slot, int) for slot in region] + [False] * (width - len(region)) for region in regions]
         self.fills = torch.tensor(padded, dtype=torch.long, device=device).view(-1, width)  # (C, W) from left to right
         self.free = torch.tensor(free, dtype=torch.bool, device=device).view(-1, width)  # (C, W)
         self.owners = torch.tensor(owners, dtype=torch.long, device=device)  # (C,)
@@ -136,8 +136,12 @@ class _Chains:
         return prefixes.log_probs(nodes[rows, ends])
 
     def bias(self, rows: Tensor, slots: Tensor) -> Tensor:
-        """(1, V): samplers take neither penalties nor required words, so all free slots are alike."""
-        return self.batch.forward.rules.bias(self.owners[rows[:1]], int(slots[0]))
+        """(1, V): samplers take neither penalties nor required words, so all free slots are alike, unless one has a
+        choice: (n, V)."""
+        rules = self.batch.forward.rules
+        alike = not any(isinstance(slot, OneOf) for layout in self.batch.layouts for slot in layout.region)
+        places = [(rows[:1], slots[0])] if alike else zip(rows[:, None], slots, strict=True)
+        return torch.cat([rules.bias(self.owners[row], int(slot)) for row, slot in places])
 
     def change(self, rows: Tensor, slots: Tensor, uniforms: Tensor | None) -> None:
         """Draw a new token for one slot of each of some chains, or take the best one."""

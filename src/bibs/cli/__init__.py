@@ -13,6 +13,7 @@ from bibs.cli.calibrate import calibrate
 from bibs.cli.eval import app as eval_app
 from bibs.cli.features import features
 from bibs.cli.fill import fill
+from bibs.cli.serve import serve
 from bibs.cli.train import train
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ app.command()(fill)
 app.command()(features)
 app.command()(train)
 app.command()(calibrate)
+app.command()(serve)
 app.add_typer(eval_app, name="eval")
 
 
@@ -57,6 +59,15 @@ OPTIONS = {
     "ids": "--feature-ids",
     "conditions": "--features",
     "val_share": "--val-share",
+    "texts": "--text",
+    **{
+        name: "--" + name.replace("_", "-")
+        for name in (
+            *("allow_missing_features", "batch_size", "cell", "clip_norm", "cutoffs", "data", "dropout", "ema_decay"),
+            *("encoder", "epochs", "features", "init", "learning_rate", "min_count", "missing", "patience"),
+            *("picture_dropout", "seed", "warmup_steps", "weight_decay"),
+        )
+    },
 }
 """What an option is called here, where Python has another name for it."""
 

@@ -55,11 +55,6 @@ class PairOptions:
     feature_ids: Annotated[Path | None, typer.Option(help="The image id of each row of the .npy file.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of a table.")] = False
 
-    def load_infiller(self) -> Infiller:
-        from bibs.infiller import Infiller
-
-        return Infiller.from_pretrained(self.model)
-
     def load_features(self) -> Features | None:
         return load_vectors(self.features, self.feature_ids)
 
@@ -87,6 +82,15 @@ class ExperimentOptions(SearchOptions):
         Path | None,
         typer.Option(help="The folder of the pictures, to show some in the report.", callback=_check_images),
     ] = None
+
+    precision: Annotated[
+        str, typer.Option(help="Of the search: float32, int8 (faster) or auto. Scores are float32 in any case.")
+    ] = "float32"
+
+    def load_infiller(self) -> Infiller:
+        from bibs.infiller import Infiller
+
+        return Infiller.from_pretrained(self.model, precision=self.precision)
 
     @property
     def settings(self) -> dict[str, Any]:

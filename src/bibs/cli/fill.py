@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
 if TYPE_CHECKING:
-    from bibs.infiller import Completion
+    from torch import Tensor
 
-LINES_AT_ONCE = 256
-BYTES_AT_ONCE = 1 << 16
+    from bibs.data import Row
+    from bibs.infiller import Completion, Infiller
 
-
-@dataclass(frozen=True)
-class Line:
-    """A template, and the name by which an error calls it; `error` where it cannot even be read."""
-
-    name: str
-    text: str
-    error: str = ""
-    typed: bool = False  # as an argument: an empty one is a mistake, an empty line of a file is none
+ROWS_AT_ONCE = 256
 
 
 def fill(
@@ -40,12 +33,22 @@ def fill(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read templates from a file, one a line; - is standard input.")
     ] = None,
+    from_json: Annotated[
+        bool,
+        typer.Option(
+            "--from-json",
+            help="Each line is an object, as in a .jsonl file: `template`, and maybe `id`, `image`, `must_include`.",
+        ),
+    ] = False,
     model: Annotated[Path | None, typer.Option(help="A model directory; by default the bundled one.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="Count an n-gram pair from this text file instead.")] = None,
     order: Annotated[int, typer.Option(help="The order of the n-grams of --corpus.")] = 3,
-    image: Annotated[Path | None, typer.Option(help="A picture that the templates describe.")] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="A picture that the templates describe, unless a row has its own.")
+    ] = None,
     must_include: Annotated[
-        list[str] | None, typer.Option(help="A word that must stand in a blank of every template; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A word, or a phrase, that must stand in a blank of every template; may be repeated."),
     ] = None,
     bad_word: Annotated[
         list[str] | None, typer.Option(help="A word that never fills a blank; may be repeated.")
@@ -68,6 +71,9 @@ def fill(
         str, typer.Option(help="Where the search begins: both ends, backward (the paper) or forward.")
     ] = "both",
     max_words: Annotated[int, typer.Option(help="The most words that a template may have.")] = 100,
+    precision: Annotated[
+        str, typer.Option(help="Of the search: float32, int8 (faster) or auto. Scores are float32 in any case.")
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="For the methods that sample.")] = 0,
     scores: Annotated[
         bool, typer.Option("--scores", help="A score and a tab before each completion, as with -n above 1.")
@@ -80,6 +86,8 @@ def fill(
 
     A bad template is named on standard error, the others are filled, and the exit code is 1. With --json, every line
     in is one object out, with an `error` where there is one.
+
+    A picture per template: bibs fill --file rows.jsonl, with lines such as {"template": "a _", "image": "cat.jpg"}
     """
     from bibs.infiller import Infiller
 
@@ -92,7 +100,7 @@ def fill(
 
         infiller = Infiller.from_corpus((line for _, line in read_lines(corpus)), order=order, max_words=max_words)
     else:
-        infiller = Infiller.from_pretrained(model, max_words=max_words)
+        infiller = Infiller.from_pretrained(model, max_words=max_words, precision=precision)
     picture = None if image is None else infiller.encode(image)
     options: dict[str, Any] = {
         "must_include": must_include or [],
@@ -108,61 +116,76 @@ def fill(
         "start": start,
         "seed": seed,
     }
+    infiller([], **options)  # what is wrong with an option is said before anything is read
     printer = Printer(as_json, num_return_sequences, scores or num_return_sequences > 1)
-    warnings.simplefilter("ignore")  # the printer says what was not found, by the name of the line
-    for lines in _batches(templates, file):
-        read = [line for line in lines if not line.error]
-        images = None if picture is None else [picture] * len(read)
-        found = iter(infiller([line.text for line in read], images=images, on_error="return", **options))
-        for line in lines:
-            printer.show(line, ValueError(line.error) if line.error else next(found))
-        sys.stdout.flush()
+    warnings.simplefilter("ignore")  # the printer says what was not found, by the name of the row
+    try:
+        with row_counter(file) as count:
+            for rows in _batches(templates, file, from_json):
+                for row, found in zip(rows, _fill_rows(infiller, rows, picture, options), strict=True):
+                    printer.show(row, found, typed=bool(templates))
+                sys.stdout.flush()
+                count(len(rows))
+    except KeyboardInterrupt:
+        print(f"stopped; {printer.shown:,} templates were answered", file=sys.stderr)
+        raise typer.Exit(130) from None
     if printer.failed:
         raise typer.Exit(1)
 
 
-def _batches(templates: list[str] | None, file: Path | None) -> Iterator[list[Line]]:
-    """The templates as they come: a line that has arrived never waits for one that has not."""
+def _fill_rows(
+    infiller: Infiller, rows: Sequence[Row], picture: Tensor | None, options: dict[str, Any]
+) -> Iterator[list[Completion] | ValueError]:
+    """What was found for each row; a row's own picture and words go before and beside those of the command."""
+    read = [row for row in rows if not row.error]
+    paths = {row.image: row.image for row in read}  # the same object where it is the same picture: it is encoded once
+    images = [picture if row.image is None else paths[row.image] for row in read]
+    if any(row.must_include for row in read):
+        options = {**options, "must_include": [[*options["must_include"], *row.must_include] for row in read]}
+    given = None if all(image is None for image in images) else images
+    found = iter(infiller([row.template for row in read], images=given, on_error="return", **options))
+    return (ValueError(row.error) if row.error else next(found) for row in rows)
+
+
+def _batches(templates: list[str] | None, file: Path | None, from_json: bool) -> Iterator[list[Row]]:
+    """The rows as they come: one that has arrived never waits for one that has not."""
+    from bibs.data import Row, is_json_lines, read_rows
+
     if templates:
-        yield [Line(f"template {number}", text, typed=True) for number, text in enumerate(templates, start=1)]
+        yield [Row(f"template {number}", text) for number, text in enumerate(templates, start=1)]
         return
     name, source = "standard input", sys.stdin.buffer
-    if file is not None and str(file) != "-":
+    if _is_file(file):
         from bibs.data.files import open_bytes
 
-        name, source = str(file), open_bytes(file)
+        name, source, from_json = str(file), open_bytes(file), from_json or is_json_lines(file)
     elif sys.stdin.isatty():
         print("A template a line, such as: a man _ _ _ a wave   (Ctrl-D ends)", file=sys.stderr)
-    numbers = count(1)
     with source:
-        for arrived in _arriving(source):
-            lines = [_read(raw, f"{name}, line {next(numbers)}") for raw in arrived]
-            for first in range(0, len(lines), LINES_AT_ONCE):
-                yield lines[first : first + LINES_AT_ONCE]
+        for rows in read_rows(source, name, as_json=from_json):
+            for first in range(0, len(rows), ROWS_AT_ONCE):
+                yield rows[first : first + ROWS_AT_ONCE]
 
 
-def _arriving(source: Any) -> Iterator[list[bytes]]:
-    """The lines of a stream, as many at a time as one read of it gives."""
-    from bibs.data.files import DAMAGED
-
-    rest = b""
-    try:
-        while chunk := source.read1(BYTES_AT_ONCE):
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield lines
-    except DAMAGED as error:
-        raise ValueError(f"{source.name} is a damaged gzip file: {error}") from None
-    if rest:
-        yield [rest]
+def _is_file(file: Path | None) -> TypeGuard[Path]:
+    return file is not None and str(file) != "-"
 
 
-def _read(raw: bytes, name: str) -> Line:
-    text = raw.decode("utf-8-sig", errors="replace").rstrip("\r")
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return Line(name, text, "it is not UTF-8 text")
-    return Line(name, text)
+@contextmanager
+def row_counter(file: Path | None) -> Iterator[Callable[[int], None]]:
+    """A bar with an ETA for a file on a terminal, unless the answers go there too; nothing in a pipe."""
+    if not _is_file(file) or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from bibs.data import count_lines
+
+    columns = (TextColumn("templates"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
+        task = bar.add_task("templates", total=count_lines(file) if file.is_file() else None)  # a pipe is read once
+        yield lambda count: bar.advance(task, count)
 
 
 @dataclass
@@ -173,16 +196,19 @@ class Printer:
     wanted: int
     scores: bool
     failed: bool = False
+    shown: int = 0
     begun: bool = False
 
-    def show(self, line: Line, found: list[Completion] | ValueError) -> None:
-        if not self.as_json and not line.typed and not line.text.strip():
+    def show(self, row: Row, found: list[Completion] | ValueError, *, typed: bool) -> None:
+        """`typed` as an argument: an empty one is a mistake then, as an empty line of a file is not."""
+        self.shown += 1
+        if not (self.as_json or typed or row.error or row.template.strip()):
             return
-        error = f"{line.name}: {found}" if isinstance(found, ValueError) else ""
+        error = f"{row.name}: {_as_row(str(found))}" if isinstance(found, ValueError) else ""
         completions = [] if isinstance(found, ValueError) else found
         if not error and not completions:
             error = (
-                f"{line.name}: nothing was found: no fill has a probability above 0 (fewer `--bad-word` or "
+                f"{row.name}: nothing was found: no fill has a probability above 0 (fewer `--bad-word` or "
                 "`--must-include`, or other lengths, may help)"
             )
         if error:
@@ -190,9 +216,9 @@ class Printer:
             print(f"bibs: {error}", file=sys.stderr)
         elif len(completions) < self.wanted:
             said = f"`num_return_sequences` is {self.wanted}, but only {len(completions)} distinct fills were found"
-            print(f"bibs: {line.name}: {said}", file=sys.stderr)
+            print(f"bibs: {row.name}: {said}", file=sys.stderr)
         if self.as_json:
-            print(json.dumps(_row(line.text, completions, error), ensure_ascii=False))
+            print(json.dumps(_answer(row, completions, error), ensure_ascii=False))
             return
         if completions and self.scores and self.begun:
             print()
@@ -201,8 +227,15 @@ class Printer:
             self.begun = True
 
 
-def _row(template: str, completions: list[Completion], error: str) -> dict[str, Any]:
-    rows = [asdict(completion) for completion in completions]
-    for row in rows:
-        del row["trace"]
-    return {"template": template, "completions": rows, **({"error": error} if error else {})}
+def _as_row(message: str) -> str:
+    """A row has one picture: its place among those that were searched together is nobody's business."""
+    return re.sub(r"`images\[\d+\]`", "`image`", message)
+
+
+def _answer(row: Row, completions: list[Completion], error: str) -> dict[str, Any]:
+    filled = [asdict(completion) for completion in completions]
+    for each in filled:
+        for name in ("trace", "words", "start_score", "end_score"):  # not asked for here
+            del each[name]
+    named = {} if row.id is None else {"id": row.id}
+    return {**named, "template": row.template, "completions": filled, **({"error": error} if error else {})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,11 +22,32 @@ def begins_anew() -> Iterator[None]:
 
 
 @contextmanager
-def goes_on_from(output: Path, *, option: str = "") -> Iterator[None]:
-    """Ctrl-C ends the command with a line that says how to go on; `option` is what the command needs for it."""
+def goes_on_from(output: Path) -> Iterator[None]:
+    """Ctrl-C ends the command with a line that says how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        command = f"the same command with {option}" if option else "the same command"
-        print(f"stopped; {command} goes on from here ({output})", file=sys.stderr)
+        print(f"stopped; the same command goes on from here ({output})", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def says_what_is_kept(output: Path) -> Iterator[None]:
+    """Ctrl-C ends a training with a line that says what is there by now, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"stopped; {_what_is_kept(output)}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def _what_is_kept(output: Path) -> str:
+    from bibs.models.directory import CONFIG
+    from bibs.training import has_checkpoint
+
+    if not has_checkpoint(output):
+        return "there was no checkpoint yet: the same command begins anew"
+    model = (
+        f"{output} holds the best model so far" if (output / CONFIG).exists() else "no epoch is done, so no model yet"
+    )
+    return f"{model}; `bibs train --output {shlex.quote(str(output))} --resume` goes on from the last checkpoint"

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bibs.cli.stopping import goes_on_from
+from bibs.cli.stopping import says_what_is_kept
 
 if TYPE_CHECKING:
-    from bibs.training import Report, TrainingResult
+    from bibs.training import Report, Sources, TrainingResult
 
 PLAIN_SECONDS = 30.0
 """In a pipe, each direction says a line this often."""
 
 
 def train(
+    context: typer.Context,
+    output: Annotated[Path, typer.Option(help="The model directory to write; it is whole from the first epoch on.")],
     data: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option(help="Captions (Karpathy JSON, JSONL, ...) or plain text, a line each; may be repeated."),
-    ],
-    output: Annotated[Path, typer.Option(help="The model directory to write.")],
+    ] = None,
     text: Annotated[list[Path] | None, typer.Option(help="Captions without pictures; may be repeated.")] = None,
     features: Annotated[Path | None, typer.Option(help="Image vectors: an .npy file or a feature store.")] = None,
     feature_ids: Annotated[Path | None, typer.Option(help="The image id of each row of the .npy file.")] = None,
@@ -65,80 +67,134 @@ def train(
     init: Annotated[
         Path | None, typer.Option(help="A model directory to go on from: its weights, words and shape are taken.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoints in the output.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with the run in the output: no other option is needed, --epochs may rise."
+        ),
+    ] = False,
     checkpoint_every: Annotated[float, typer.Option(help="Minutes between checkpoints.")] = 2.0,
     missing: Annotated[
         float | None, typer.Option(help="Train a NADE with this share of missing words, instead of a pair.")
     ] = None,
     parallel: Annotated[bool, typer.Option(help="Train both directions at once, in two processes.")] = True,
+    calibrate: Annotated[bool, typer.Option(help="Fit on `val`, in the end, how long `___` is.")] = True,
 ) -> None:
     """Train a left-to-right and a right-to-left captioner and write them as a model directory.
 
     Example: bibs train --data dataset_coco.json --features F.npy --feature-ids ids.json --output models/coco
+
+    After Ctrl-C or a kill: bibs train --output models/coco --resume
     """
-    from bibs.training import FeatureFiles, Sources, TrainingSettings, train_nade
+    from bibs.training import load_record, read_settings, read_sources, train_nade
     from bibs.training import train as run_training
 
-    settings = TrainingSettings(
-        hidden_size=hidden,
-        embedding_size=embedding,
-        num_layers=layers,
-        cell=cell,
-        cutoffs=parse_cutoffs(cutoffs),
-        dropout=dropout,
-        picture_dropout=picture_dropout,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        warmup_steps=warmup_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        patience=patience,
-        ema_decay=ema_decay,
-        seed=seed,
-    )
-    sources = Sources(
-        data=tuple(data),
-        texts=tuple(text or ()),
-        features=FeatureFiles(features, feature_ids, encoder) if features else None,
-        min_count=min_count,
-        allow_missing_features=allow_missing_features,
-        val_share=val_share,
-    )
-    if missing is not None:
-        with goes_on_from(output, option="--resume"), progress_display(settings.epochs, ("nade",)) as report:
+    options: dict[str, Any] = {  # by the names that Python has for them
+        "data": data or [],
+        "texts": text or [],
+        "features": features,
+        "feature_ids": feature_ids,
+        "encoder": encoder,
+        "allow_missing_features": allow_missing_features,
+        "min_count": min_count,
+        "val_share": val_share,
+        "hidden_size": hidden,
+        "embedding_size": embedding,
+        "num_layers": layers,
+        "cell": cell,
+        "cutoffs": parse_cutoffs(cutoffs),
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "warmup_steps": warmup_steps,
+        "weight_decay": weight_decay,
+        "dropout": dropout,
+        "picture_dropout": picture_dropout,
+        "clip_norm": clip_norm,
+        "patience": patience,
+        "ema_decay": ema_decay,
+        "seed": seed,
+        "init": init,
+        "missing": missing,
+    }
+    record = load_record(output) if resume else None
+    if record is not None:
+        typed = {PYTHON_NAMES.get(name, name) for name in _typed_options(context)}
+        options |= {name: value for name, value in record.options.items() if name not in typed}
+    elif not data:
+        why = f", and {output} holds no run that says it" if resume else ""
+        raise ValueError(f"`--data` must name the captions to train on, but is missing{why}")
+    settings, sources = read_settings(options), read_sources(options)
+    begin: dict[str, Any] = {
+        "init": Path(options["init"]) if options["init"] else None,
+        "resume": resume,
+        "checkpoint_seconds": checkpoint_every * 60,
+        "command": ["bibs", "train", *_arguments()],
+    }
+    if options["missing"] is not None:
+        with says_what_is_kept(output), progress_display(settings.epochs, ("nade",)) as report:
             losses = train_nade(
-                sources,
-                settings,
-                output,
-                missing=missing,
-                init=init,
-                resume=resume,
-                checkpoint_seconds=checkpoint_every * 60,
-                report=report,
+                sources, settings, output, missing=options["missing"], report=report, **begin
             ).val_losses
         print(f"val loss {min(losses):.4f} nats a missing word; written to {output}")
         return
-    with goes_on_from(output, option="--resume"), progress_display(settings.epochs) as report:
-        result = run_training(
-            sources,
-            settings,
-            output,
-            init=init,
-            resume=resume,
-            checkpoint_seconds=checkpoint_every * 60,
-            in_parallel=parallel,
-            command=["bibs", "train", *_arguments()],
-            report=report,
-        )
+    with says_what_is_kept(output), progress_display(settings.epochs) as report:
+        result = run_training(sources, settings, output, in_parallel=parallel, report=report, **begin)
     show_result(result, output)
-    pictures = _with_features(features, feature_ids)
-    print(f"To fit how long a blank is: bibs calibrate --model {output} --data {data[0]}{pictures}")
+    show_next_step(sources, output, fitted=calibrate and fit_lengths(sources, output))
 
 
-def _with_features(features: Path | None, ids: Path | None) -> str:
-    named = {"--features": features, "--feature-ids": ids}
-    return "".join(f" {name} {path}" for name, path in named.items() if path)
+PYTHON_NAMES = {"hidden": "hidden_size", "embedding": "embedding_size", "layers": "num_layers", "text": "texts"}
+"""What an option of the command is called in Python, where that is another name."""
+
+
+def _typed_options(context: typer.Context) -> list[str]:
+    """Those that stand on the command line, whatever their value."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
+
+
+def fit_lengths(sources: Sources, output: Path) -> bool:
+    """Fit the length prior of a model on the data that it was trained on; a model is whole without it, too."""
+    from bibs.cli.eval_display import count_cores, progress_bars
+    from bibs.evaluation.calibration import CalibrationSettings, calibrate
+
+    try:
+        with progress_bars() as progress:
+            calibrate(
+                data=sources.data,
+                model=output,
+                features=sources.features.load() if sources.features else None,
+                settings=CalibrationSettings(),
+                val_share=sources.val_share,
+                allow_missing_features=True,  # training has checked that only those lack one that may
+                workers=count_cores(),
+                progress=progress,
+            )
+    except ValueError as error:
+        print(f"bibs: the model is whole, but how long `___` is could not be fitted: {error}", file=sys.stderr)
+        return False
+    except KeyboardInterrupt:
+        print("stopped; the model is whole, but how long `___` is was not fitted", file=sys.stderr)
+        show_next_step(sources, output, fitted=False)
+        raise typer.Exit(130) from None
+    return True
+
+
+def show_next_step(sources: Sources, output: Path, *, fitted: bool) -> None:
+    from bibs.models.directory import load_vocabulary
+    from bibs.text import SPECIALS
+
+    words = load_vocabulary(output).words[len(SPECIALS) :]
+    template = " ".join([*words[:1], "___"])  # begins with the most frequent word
+    print(f"Next: bibs fill --model {shlex.quote(str(output))} {shlex.quote(template)}")
+    if not fitted:
+        files = (
+            {"--features": sources.features.vectors, "--feature-ids": sources.features.ids} if sources.features else {}
+        )
+        named = {"--model": output, "--data": sources.data[0], **files}
+        arguments = "".join(f" {name} {shlex.quote(str(path))}" for name, path in named.items() if path)
+        print(f"To fit how long `___` is: bibs calibrate{arguments}")
 
 
 def parse_cutoffs(text: str) -> tuple[int, ...]:

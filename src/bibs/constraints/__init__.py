@@ -1,4 +1,4 @@
-"""What may stand where, as objects beside the search loop: banned and fixed slots, required words, diversity."""
+"""What may stand where, as objects beside the search loop: banned and fixed slots, required phrases, diversity."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from bibs.search import Layout, Rules, Tokens
+from bibs.search import Layout, Rules
 
 from .diversity import answer_in_turn
-from .required import RequiredWords
+from .required import Phrases, RequiredPhrases, least_words, num_states
 from .slots import Penalties, SlotRules
 
-__all__ = ["Demands", "Penalties", "answer_in_turn"]
+__all__ = ["Demands", "Penalties", "Phrases", "answer_in_turn", "least_words", "num_states"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Demands:
 
     vocab_size: int
     banned: Sequence[int]
-    required: Sequence[Tokens]
+    required: Sequence[Phrases]
     penalties: Sequence[Penalties]
 
     @staticmethod
@@ -33,12 +33,14 @@ class Demands:
         """The same, but for a token that is not banned."""
         return replace(self, banned=[other for other in self.banned if other != token])
 
-    def num_groups(self, template: int) -> int:
-        return 1 << len(self.required[template])
+    def groups(self, template: int) -> tuple[int, ...]:
+        return tuple(len(phrase) + 1 for phrase in self.required[template])
 
-    def rules(self, layouts: Sequence[Layout], templates: Sequence[int], like: Tensor) -> Rules:
+    def rules(self, layouts: Sequence[Layout], templates: Sequence[int], like: Tensor, *, turned: bool) -> Rules:
         penalties = [self.penalties[template] for template in templates]
         required = [self.required[template] for template in templates]
+        if turned:
+            required = [tuple(phrase[::-1] for phrase in phrases) for phrases in required]
         if any(required):
-            return RequiredWords(layouts, self.banned, penalties, required, self.vocab_size, like)
+            return RequiredPhrases(layouts, self.banned, penalties, required, self.vocab_size, like)
         return SlotRules(layouts, self.banned, penalties, self.vocab_size, like)

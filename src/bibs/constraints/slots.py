@@ -1,4 +1,4 @@
-"""What may stand in each slot: fixed tokens, banned tokens, and tokens that lose.
+"""What may stand in each slot: fixed tokens, banned tokens, a choice of tokens, and tokens that lose.
 
 bias_t(y) = -inf where y may not stand at t, else minus what y loses there
 """
@@ -11,7 +11,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from bibs.search import Layout, Tokens
+from bibs.search import Layout, OneOf, Tokens
 
 Penalties: TypeAlias = Mapping[int, float]
 """What a token loses in each free slot that it fills."""
@@ -36,7 +36,13 @@ class SlotRules:
         self.layouts = layouts
         self.lost = penalties
         width = max(len(layout.region) for layout in layouts)
-        rows = [[FREE if token is None else token for token in layout.region] for layout in layouts]
+        rows = [[token if isinstance(token, int) else FREE for token in layout.region] for layout in layouts]
+        self.choices = {
+            (example, slot): list(choice.tokens)
+            for example, layout in enumerate(layouts)
+            for slot, choice in enumerate(layout.region)
+            if isinstance(choice, OneOf)
+        }
         self.slots = torch.tensor(
             [row + [FREE] * (width - len(row)) for row in rows], dtype=torch.long, device=like.device
         )
@@ -55,6 +61,17 @@ class SlotRules:
             bias = bias.repeat(len(examples) // len(bias), 1)
             bias[bound] = -torch.inf
             bias[bound, fixed[bound]] = 0.0
+        return self._choose(bias, examples, slot) if self.choices else bias
+
+    def _choose(self, bias: Tensor, examples: Tensor, slot: int) -> Tensor:
+        """The bias of each example, with all that a slot with a choice does not take made impossible."""
+        bias = bias.repeat(len(examples) // len(bias), 1)  # (m, V)
+        for row, example in enumerate(examples.tolist()):
+            if (example, slot) in self.choices:
+                allowed = self.choices[example, slot]
+                kept = bias[row, allowed]
+                bias[row] = -torch.inf
+                bias[row, allowed] = kept
         return bias
 
     def steer(self, examples: Tensor, slot: int, bias: Tensor, message: Tensor | None) -> Tensor:

@@ -7,6 +7,7 @@ from bibs.data.features import Features
 from bibs.data.files import image_id_of
 from bibs.data.madlibs import MADLIBS_TYPES, Madlib, madlibs_type, read_madlibs
 from bibs.data.pictures import Pictures, find_pictures
+from bibs.data.rows import Row, count_lines, is_json_lines, read_rows, row_of
 
 __all__ = [
     "MADLIBS_TYPES",
@@ -17,11 +18,16 @@ __all__ = [
     "Features",
     "Madlib",
     "Pictures",
+    "Row",
+    "count_lines",
     "find_pictures",
     "hold_out",
     "image_id_of",
+    "is_json_lines",
     "madlibs_type",
     "read_captions",
     "read_fasta",
     "read_madlibs",
+    "read_rows",
+    "row_of",
 ]

@@ -85,7 +85,7 @@ def calibrate(
     images = hold_out((image for path in files for image in read_captions(path)), val_share)
     seen = [image for image in images if not (features and allow_missing_features) or image.image_id in features]
     examples = _examples(seen, ", ".join(map(str, files)), settings)
-    shown, infiller = [example for _, example in examples], Infiller.from_pretrained(model)
+    shown, infiller = [example for _, example in examples], Infiller.from_pretrained(model, precision="float32")
     pair = Pair.of(infiller, features, shown, num_rounds=settings.num_rounds, seed=settings.seed)
     make_directory(lengths_file(output or model).parent)  # before the work, and after all that may be wrong
     unfitted = LengthPrior(sentence_counts=_sentence_counts(images, settings.split))

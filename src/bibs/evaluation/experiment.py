@@ -93,6 +93,7 @@ def carry_out(
         "task": task,
         **asdict(settings),
         "methods": [method.key for method in methods],
+        "precision": pair.precision,
         "data": fingerprint(*map(repr, cells)),
         "features": None if vectors is None else fingerprint(vectors.tobytes()),
         "model": fingerprint(pair.forward, pair.backward, *pair.vocabulary.words),

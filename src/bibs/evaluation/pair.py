@@ -17,6 +17,7 @@ from bibs.evaluation.tasks import Example, Words
 from bibs.infiller import Infiller
 from bibs.lengths import UNFITTED, LengthPrior, LengthRule, LengthSettings, plan_lengths
 from bibs.methods import Options, fill_templates
+from bibs.models.int8 import in_precision
 from bibs.search import Fill, Gap, Settings, StepModel, Template, Trees
 from bibs.text import Vocabulary
 
@@ -48,6 +49,7 @@ class Pair:
     num_rounds: int = 4
     seed: int = 0
     length_prior: LengthPrior = UNFITTED
+    precision: str = "float32"
 
     @classmethod
     def of(
@@ -65,8 +67,9 @@ class Pair:
                 counts = f"{len(missing)} of {len(ids)}"
                 raise ValueError(f"`features` must hold every picture, but {counts} have none: {named}")
             features = Features(features.rows(ids), ids)
-        models = infiller.forward, infiller.backward, infiller.vocabulary
-        return cls(*models, features, num_rounds, seed, infiller.length_prior)
+        models = (in_precision(model, infiller.precision) for model in (infiller.forward, infiller.backward))
+        given = infiller.vocabulary, features, num_rounds, seed, infiller.length_prior, infiller.precision
+        return cls(*models, *given)
 
     def search(
         self, examples: Sequence[Example], length: str = KNOWN, *, method: str = "bibs", **options: Unpack[Options]

@@ -29,6 +29,7 @@ FACTS = {
     "num_beams": "beams",
     "num_rounds": "rounds",
     "num_return_sequences": "fills of each blank",
+    "precision": "precision",
     "seed": "seed",
 }
 FINGERPRINTS = ("data", "features", "box_features", "model", "nade")

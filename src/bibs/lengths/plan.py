@@ -24,6 +24,7 @@ from bibs.search import (
     Fill,
     Gap,
     Layout,
+    OneOf,
     Template,
     Trees,
     best_fills,
@@ -60,6 +61,8 @@ class LengthSettings:
             check_whole_numbers(self, num_lengths=1)
         if self.lengths not in ("unknown", "paper"):
             raise ValueError(f"`lengths` must be 'unknown' or 'paper', but is {self.lengths!r}")
+        if not isinstance(self.length_prior, LengthPrior):
+            raise ValueError(f"`length_prior` must be a LengthPrior, but is {self.length_prior!r:.60}")
 
     @property
     def compare(self) -> bool:
@@ -176,7 +179,7 @@ def range_plan(template: Template, num_required: int, settings: LengthSettings) 
             f"`lengths` must be 'unknown' for several blanks of unknown length, but is 'paper' for {len(gaps)}"
         )
     given = len(template) - len(gaps) - 2
-    least = num_required - sum(token is None for token in template)
+    least = num_required - sum(token is None or isinstance(token, OneOf) for token in template)
     if len(gaps) == 1:
         gaps = [replace(gaps[0], minimum=max(gaps[0].minimum, least))]
     ranges = tuple(_lengths_of(gap, given, settings) for gap in gaps)

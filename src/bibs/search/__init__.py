@@ -20,6 +20,7 @@ from .problem import (
     Fill,
     Gap,
     Layout,
+    OneOf,
     Settings,
     Start,
     Template,

@@ -98,7 +98,7 @@ class Side:
     roots: Sequence[int]  # the node of each layout's context
     rules: Rules
     num_beams: int
-    frontiers: dict[tuple[int, ...], Frontier] = field(default_factory=dict)  # by example and nodes
+    frontiers: dict[tuple[int, ...], Frontier] = field(default_factory=dict)  # by example, slot, nodes
     choices: dict[tuple[Frontier, ...], Frontier | Fills] = field(default_factory=dict)  # by frontier and those heard
 
     def __post_init__(self) -> None:
@@ -106,13 +106,13 @@ class Side:
         nodes = torch.full((len(self.roots), self.rules.num_groups, self.num_beams), DEAD, device=device)
         nodes[:, 0, 0] = torch.tensor(self.roots, device=device)
         scores = self.prefixes.context_scores.new_zeros(nodes.shape).masked_fill_(nodes == DEAD, -torch.inf)
-        self.first = self.stand(range(len(self.roots)), nodes, scores)  # the empty fill of each example
+        self.first = self.stand(0, range(len(self.roots)), nodes, scores)  # the empty fill of each example
 
-    def stand(self, examples: Sequence[int], nodes: Tensor, scores: Tensor) -> list[Frontier]:
-        """The frontiers with these nodes (m, S, B), one of each example."""
+    def stand(self, slot: int, examples: Sequence[int], nodes: Tensor, scores: Tensor) -> list[Frontier]:
+        """The frontiers with these nodes (m, S, B) at a slot, one of each example."""
         order = nodes.masked_fill(nodes == DEAD, torch.iinfo(nodes.dtype).max).argsort(2)
         nodes, scores = nodes.gather(2, order), scores.gather(2, order)
-        keys = [(example, *row) for example, row in zip(examples, nodes.flatten(1).tolist(), strict=True)]
+        keys = [(example, slot, *row) for example, row in zip(examples, nodes.flatten(1).tolist(), strict=True)]
         fresh = [row for row, key in enumerate(keys) if key not in self.frontiers]
         if fresh:
             nodes, scores = nodes[fresh], scores[fresh]
@@ -181,7 +181,7 @@ def _extend(
     alive = scores > -torch.inf
     nodes = torch.full_like(parents, DEAD)
     nodes[alive] = near.prefixes.read(parents[alive], tokens[alive])
-    frontiers = iter(near.stand([examples[row] for row in going], nodes, scores) if going else ())
+    frontiers = iter(near.stand(slot + 1, [examples[row] for row in going], nodes, scores) if going else ())
     return [_fills(near, chosen, row) if ends else next(frontiers) for row, ends in enumerate(last)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple, Protocol, TypeAlias
 
 from torch import Tensor
@@ -30,12 +31,13 @@ Method: TypeAlias = Callable[[Batch, Settings], list[list[Fill]]]
 class Constraints(Protocol):
     """What holds for each template of a batch, whatever the lengths of its gaps."""
 
-    def num_groups(self, template: int) -> int:
-        """How many groups of beams its rules need."""
+    def groups(self, template: int) -> tuple[int, ...]:
+        """How many groups of beams its rules need, as factors: templates with other factors are searched apart."""
         ...
 
-    def rules(self, layouts: Sequence[Layout], templates: Sequence[int], like: Tensor) -> Rules:
-        """The rules for layouts of these templates, all of equally many groups; `like` has the type of scores."""
+    def rules(self, layouts: Sequence[Layout], templates: Sequence[int], like: Tensor, *, turned: bool) -> Rules:
+        """The rules for layouts of these templates, all with the same groups, which are read from left to right or
+        `turned`; `like` has the type of scores."""
         ...
 
 
@@ -63,7 +65,7 @@ class Trees:
 
     def side(self, tree: Prefixes, layouts: Sequence[Layout], templates: Sequence[int], given: Constraints) -> Side:
         """One model before layouts, in its reading order, of these templates."""
-        rules = given.rules(layouts, templates, tree.context_scores)
+        rules = given.rules(layouts, templates, tree.context_scores, turned=tree is self.backward)
         return Side(tree, layouts, templates, rules, self.settings.num_beams)
 
     def search(
@@ -71,7 +73,7 @@ class Trees:
     ) -> list[list[Fill]]:
         """The fills of each layout, which is a variant of one of the templates."""
         results: list[list[Fill]] = [[] for _ in layouts]
-        groups = map(constraints.num_groups, templates)
+        groups = map(constraints.groups, templates)
         sizes = [Size(number, len(layout.region)) for number, layout in zip(groups, layouts, strict=True)]
         for batch in cut_into_batches(sizes, self.settings, self.forward.vocab_size):
             for tree in (self.forward, self.backward):
@@ -88,7 +90,7 @@ class Trees:
 class Size(NamedTuple):
     """What decides with which others a template, or one layout of it, is searched."""
 
-    groups: int
+    groups: tuple[int, ...]
     width: int
     outside: int = 0  # tokens around the region
     weight: int = 1  # layouts that it stands for
@@ -99,8 +101,9 @@ def cut_into_batches(sizes: Sequence[Size], settings: Settings, vocab_size: int)
     batch: list[int] = []
     for index in sorted(range(len(sizes)), key=lambda i: (sizes[i].groups, -sizes[i].width, sizes[i].outside)):
         size, widest = sizes[index], sizes[batch[0] if batch else index]
-        bytes_each = 4 * vocab_size * max(1, widest.width) * settings.num_beams * widest.groups * NODES_PER_SLOT
-        room = min(_layouts_at_once(settings) // widest.groups, (settings.max_memory << 20) // bytes_each)
+        rows = settings.num_beams * prod(widest.groups)
+        bytes_each = 4 * vocab_size * max(1, widest.width) * rows * NODES_PER_SLOT
+        room = min(_layouts_at_once(settings) // prod(widest.groups), (settings.max_memory << 20) // bytes_each)
         if batch and (size.groups != widest.groups or sum(sizes[i].weight for i in batch) + size.weight > room):
             yield batch
             batch = []

@@ -42,7 +42,11 @@ class StepModel(Protocol):
 
 
 class ScoringModel(StepModel, Protocol):
-    """One that also scores given tokens. It is what search runs on; `bibs.checks` makes one of any `StepModel`."""
+    """One that also scores given tokens. It is what search runs on; `bibs.checks` makes one of any `StepModel`.
+
+    A model may be a quick copy of another: it then has that one as `exact`, a `StepModel`, and a `margin`. Passes ask
+    the copy; of the fills found, those whose S is within the margin of the best are scored again by `exact`.
+    """
 
     def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor) -> Tensor:
         """The log probability (R,) of R ragged, non-empty continuations after their first tokens, each read from its

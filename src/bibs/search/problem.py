@@ -33,7 +33,14 @@ class Gap:
             raise ValueError(f"a gap must have 0 <= minimum <= maximum and 1 <= maximum, but is {self!r}")
 
 
-Template: TypeAlias = Sequence[int | Gap | None]
+@dataclass(frozen=True)
+class OneOf:
+    """A free slot that only some tokens may fill: words that end in 's, say."""
+
+    tokens: Tokens
+
+
+Template: TypeAlias = Sequence[int | Gap | OneOf | None]
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Layout:
     """A template with gaps of certain lengths, cut in three, in one reading order."""
 
     context: Tokens
-    region: tuple[int | None, ...]
+    region: tuple[int | OneOf | None, ...]
     rest: Tokens
 
     @staticmethod
@@ -50,7 +57,7 @@ class Layout:
         open_slots = [place for place, token in enumerate(template) if not isinstance(token, int)]
         first, last = (open_slots[0], open_slots[-1] + 1) if open_slots else (len(template), len(template))
         given = iter(lengths)
-        region: list[int | None] = []
+        region: list[int | OneOf | None] = []
         for token in template[first:last]:
             region += [None] * next(given) if isinstance(token, Gap) else [token]
         context, rest = (
@@ -69,7 +76,7 @@ class Layout:
 
     def free_words(self, tokens: Sequence[int]) -> Tokens:
         """Of the tokens of a filled region, those in free slots."""
-        return tuple(token for token, slot in zip(tokens, self.region, strict=True) if slot is None)
+        return tuple(token for token, slot in zip(tokens, self.region, strict=True) if not isinstance(slot, int))
 
 
 @dataclass(frozen=True)

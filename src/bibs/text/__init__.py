@@ -1,7 +1,18 @@
 """From text to token ids and back: the tokeniser, the vocabulary, the template language."""
 
+from bibs.text.phrases import Phrase, banned_words, required_phrases
 from bibs.text.template import Template, escape
-from bibs.text.tokeniser import tokenize
-from bibs.text.vocabulary import Vocabulary
+from bibs.text.tokeniser import tokenize, words_as_typed
+from bibs.text.vocabulary import SPECIALS, Vocabulary
 
-__all__ = ["Template", "Vocabulary", "escape", "tokenize"]
+__all__ = [
+    "SPECIALS",
+    "Phrase",
+    "Template",
+    "Vocabulary",
+    "banned_words",
+    "escape",
+    "required_phrases",
+    "tokenize",
+    "words_as_typed",
+]

@@ -3,9 +3,10 @@ r"""The template language: text with holes.
     _           one missing word; several in a row (`_ _ _`) are one blank of that many words
     ___         a blank of unknown length, one word at least (three underscores or more)
     ___{2,6}    a blank of 2 to 6 words; `{3}` is exactly 3, `{2,}` at least 2, `{0,4}` possibly none
-    \_          an underscore
+    _'s         one missing word that ends in 's, for `man's` is one word to a model
+    \_  \\      an underscore, a backslash (which any other character leaves as it is)
 
-Punctuation may touch a blank, letters and digits may not. A model reads the words of the fixed text; whoever
+Punctuation may touch a blank, other letters and digits may not. A model reads the words of the fixed text; whoever
 reads the result sees the fixed text as it was typed.
 """
 
@@ -16,13 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bibs.search import Gap
+from bibs.search import Gap, OneOf
 from bibs.text.tokeniser import tokenize
 from bibs.text.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
-_MARK = re.compile(r"\\_|(?P<underscores>_+)(?P<range>\{[^}]*\}?)?")
+_MARK = re.compile(r"\\(?P<escaped>[_\\])|(?P<underscores>_+)(?:(?P<range>\{[^}]*\}?)|(?P<ending>'[^\W\d_]+))?")
 _RANGE = re.compile(r"\{\s*(?P<minimum>[0-9]+)\s*(?P<comma>,\s*(?P<maximum>[0-9]+)?\s*)?\}")
 _MAX_DIGITS = 6
 _WORD_AHEAD = re.compile(r"'*[^\W_]")
@@ -38,20 +39,21 @@ class Template:
     literals: tuple[str, ...]  # one more than blanks; escapes are resolved
     blanks: tuple[Gap, ...]
     gaps: tuple[tuple[str, ...], ...]  # per blank, the white space typed between its `_` marks
+    endings: tuple[tuple[str, ...], ...]  # per blank, what its `_` marks end in ("" for most); none for other blanks
 
     @classmethod
     def parse(cls, text: str) -> Template:
         """Read a template; what cannot be meant is a ValueError of one line that shows the place."""
         if not text.strip():
             raise ValueError("the template must hold a word or a blank, but is empty")
-        literals, blanks, gaps = [""], list[Gap](), list[list[str]]()
+        literals, blanks, gaps, endings = [""], list[Gap](), list[list[str]](), list[list[str]]()
         ends_with_slot = False  # whether the last blank is a run of `_`, which a further `_` would lengthen
         position = 0
         for mark in _MARK.finditer(text):
             literals[-1] += text[position : mark.start()]
             position = mark.end()
             if mark["underscores"] is None:
-                literals[-1] += "_"
+                literals[-1] += mark["escaped"]
                 continue
             blank = _read_mark(text, mark)
             is_slot = mark["underscores"] == "_"
@@ -64,11 +66,14 @@ class Template:
                 _check_left(text, mark, literals[-1], is_first=not blanks)
                 blanks.append(blank)
                 gaps.append([])
+                endings.append([])
                 literals.append("")
+            if is_slot:
+                endings[-1].append(mark["ending"] or "")
             _check_right(text, mark)
             ends_with_slot = is_slot
         literals[-1] += text[position:]
-        return cls(text, tuple(literals), tuple(blanks), tuple(map(tuple, gaps)))
+        return cls(text, tuple(literals), tuple(blanks), tuple(map(tuple, gaps)), tuple(map(tuple, endings)))
 
     @property
     def has_unknown_lengths(self) -> bool:
@@ -80,19 +85,22 @@ class Template:
         fixed = sum(len(tokenize(literal)) for literal in self.literals)
         return fixed + sum(blank.minimum for blank in self.blanks)
 
-    def row(self, vocabulary: Vocabulary) -> list[int | Gap | None]:
+    def row(self, vocabulary: Vocabulary) -> list[int | Gap | OneOf | None]:
         """START, the ids of the fixed words with None at each missing one, END; a blank of unknown length as it is."""
-        row: list[int | Gap | None] = [vocabulary.start, *vocabulary.encode(tokenize(self.literals[0]))]
-        for blank, literal in zip(self.blanks, self.literals[1:], strict=True):
-            row += [None] * blank.minimum if blank.minimum == blank.maximum else [blank]
+        row: list[int | Gap | OneOf | None] = [vocabulary.start, *vocabulary.encode(tokenize(self.literals[0]))]
+        for blank, endings, literal in zip(self.blanks, self.endings, self.literals[1:], strict=True):
+            if any(endings):
+                row += [_words_with(ending, vocabulary) if ending else None for ending in endings]
+            else:
+                row += [None] * blank.minimum if blank.minimum == blank.maximum else [blank]
             row += vocabulary.encode(tokenize(literal))
         return [*row, vocabulary.end]
 
-    def slots(self, vocabulary: Vocabulary, lengths: Sequence[int] = ()) -> list[int | None]:
+    def slots(self, vocabulary: Vocabulary, lengths: Sequence[int] = ()) -> list[int | OneOf | None]:
         """The row with None at each missing word. `lengths` gives one per blank of unknown length, left to right."""
         self._all_lengths(lengths)  # refuses what does not fit
         unknown = iter(lengths)
-        slots: list[int | None] = []
+        slots: list[int | OneOf | None] = []
         for slot in self.row(vocabulary):
             slots += [None] * next(unknown) if isinstance(slot, Gap) else [slot]
         return slots
@@ -121,6 +129,8 @@ class Template:
             if not _allows(blank, len(words)):
                 raise ValueError(f"`fills[{k}]` must have a length of {_range(blank)}, but has {len(words)}")
             following = self.literals[k + 1]
+            if any(self.endings[k]):
+                words = [_with_ending(*pair) for pair in zip(words, self.endings[k], strict=True)]
             if words:
                 # A blank of `_` marks has a gap typed between any two words, other blanks have none.
                 gaps = self.gaps[k] or (" ",) * (len(words) - 1)
@@ -146,8 +156,26 @@ class Template:
 
 
 def escape(text: str) -> str:
-    r"""The template without blanks that reads as `text`: every underscore becomes `\_`."""
-    return text.replace("_", r"\_")
+    r"""The template without blanks that reads as `text`: a backslash before every underscore and backslash."""
+    return re.sub(r"[_\\]", r"\\\g<0>", text)
+
+
+def _words_with(ending: str, vocabulary: Vocabulary) -> OneOf:
+    """What may fill a blank that ends so."""
+    ending = ending.lower()
+    words = [token for token, word in enumerate(vocabulary.words) if word.endswith(ending) and word != ending]
+    if not words:
+        raise ValueError(
+            f"a blank that ends in {ending} must be filled by a word that the model knows, but it knows none"
+        )
+    return OneOf(tuple(words))
+
+
+def _with_ending(word: str, ending: str) -> str:
+    """The word with the ending as it was typed."""
+    if not word.endswith(ending.lower()):
+        raise ValueError(f"`fills` must hold a word that ends in {ending} here, but hold {word!r}")
+    return word[: len(word) - len(ending)] + ending
 
 
 def _read_mark(text: str, mark: re.Match[str]) -> Gap:
@@ -158,6 +186,8 @@ def _read_mark(text: str, mark: re.Match[str]) -> Gap:
         if bounds is not None:
             raise _error(text, mark, "`_` is one word and takes no range; write `___{2,6}`")
         return Gap(1, 1)
+    if mark["ending"] is not None:
+        raise _error(text, mark, f"only `_`, one word, can end in {mark['ending']}: write `_{mark['ending']}`")
     if bounds is None:
         return Gap(1, None)
     match = _RANGE.fullmatch(bounds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_WORD = re.compile(r"[a-z0-9']+")
+_WORD = re.compile(r"[a-z0-9](?:[a-z0-9']*[a-z0-9])?")
 
 
 def tokenize(text: str) -> list[str]:
@@ -13,5 +13,15 @@ def tokenize(text: str) -> list[str]:
     >>> tokenize("A man's dog, 'Rex', runs.")
     ['a', "man's", 'dog', 'rex', 'runs']
     """
-    words = (run.strip("'") for run in _WORD.findall(text.lower()))
-    return [word for word in words if word]
+    return _WORD.findall(text.lower())
+
+
+def words_as_typed(text: str) -> list[str]:
+    """What each of the words of `tokenize` is made from.
+
+    >>> words_as_typed("A man's dog, 'Rex', runs.")
+    ['A', "man's", 'dog', 'Rex', 'runs']
+    """
+    lowered = [character.lower() for character in text]
+    sources = [place for place, lower in enumerate(lowered) for _ in lower]  # one letter may become two
+    return [text[sources[word.start()] : sources[word.end() - 1] + 1] for word in _WORD.finditer("".join(lowered))]

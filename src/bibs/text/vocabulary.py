@@ -18,6 +18,11 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str]) -> None:
         """`words` are the ordinary words in the order of their ids; the specials are put before them."""
+        if isinstance(words, str | bytes) or not isinstance(words, Sequence):
+            raise ValueError(f"`words` must be a list of words, but is {words!r:.60}")
+        for word in words:
+            if not isinstance(word, str):
+                raise ValueError(f"`words` must be strings, but one is {word!r:.60}")
         self.words: tuple[str, ...] = (*SPECIALS, *words)
         self.start, self.end, self.unk = range(len(SPECIALS))
         self._ids = {word: token for token, word in enumerate(self.words)}
@@ -64,8 +69,11 @@ class Vocabulary:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
         """Read what `save` wrote."""
+        path = Path(path)
+        if path.exists() and not path.is_file():  # a device may never end
+            raise ValueError(f"{path} could not be read: it is not a file")
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise ValueError(f"the vocabulary {path} is not UTF-8 text (byte {error.start})") from None
         except OSError as error:

@@ -2,9 +2,12 @@
 
 from bibs.training.loop import Report
 from bibs.training.nade import train_nade
+from bibs.training.output import has_checkpoint
 from bibs.training.pair import FeatureFiles
+from bibs.training.record import load_record, read_settings, read_sources
 from bibs.training.settings import TrainingSettings
-from bibs.training.train import DirectionResult, Sources, TrainingResult, train
+from bibs.training.sources import Sources
+from bibs.training.train import DirectionResult, TrainingResult, train
 
 __all__ = [
     "DirectionResult",
@@ -13,6 +16,10 @@ __all__ = [
     "Sources",
     "TrainingResult",
     "TrainingSettings",
+    "has_checkpoint",
+    "load_record",
+    "read_settings",
+    "read_sources",
     "train",
     "train_nade",
 ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
 from bibs.models.recurrent import RecurrentConfig
+from bibs.training.record import Record
 from bibs.training.settings import TrainingSettings
 
 _CARD = """\
@@ -30,7 +31,7 @@ lower case, without punctuation; words seen too rarely in training are `<unk>`.
 
 Maximum likelihood over whole captions, Adam, {epochs} epochs at most, batches of {batch} captions of like length,
 learning rate {rate} falling to zero, dropout {dropout}, pictures withheld {withheld:.0%} of the time, seed {seed}.
-{average}{minutes:.0f} minutes a direction.
+{average}{longer}{minutes:.0f} minutes a direction.
 {command}{before}
 ## Validation loss
 
@@ -55,6 +56,8 @@ _PICTURE = "The picture, a vector of {size}, less the mean of the training pictu
 
 _AVERAGE = "The weights are a moving average over the steps (decay {decay}).\n"
 
+_LONGER = "The run was given more epochs while it went on (before: {epochs}), so its learning rate rose there.\n"
+
 _COCO_LICENCE = """
 The captions are those of Microsoft COCO (Lin et al., 2014; Chen et al., 2015), licensed under CC BY 4.0. The
 pictures, of which only feature vectors were used, keep their owners' licences.{encoder}
@@ -70,13 +73,13 @@ def model_card(
     settings: TrainingSettings,
     config: RecurrentConfig,
     result: Mapping[str, Any],
-    command: Sequence[str],
+    record: Record,
     before: str = "",
 ) -> str:
     """`result` is a `TrainingResult` as a dictionary, `before` the card of the model that the training went on from."""
     forward, backward = result["forward"], result["backward"]
     pictured = config.condition_size > 0
-    text = " ".join(shlex.quote(_without_folders(word)) for word in command)
+    text = " ".join(shlex.quote(_without_folders(word)) for word in record.command)
     return _CARD.format(
         title="COCO caption model" if "coco" in text.lower() else "Caption model",
         cell=config.cell.upper(),
@@ -97,6 +100,7 @@ def model_card(
         withheld=settings.picture_dropout,
         seed=settings.seed,
         average=_AVERAGE.format(decay=settings.ema_decay) if settings.ema_decay else "",
+        longer=_LONGER.format(epochs=", ".join(map(str, record.earlier_epochs))) if record.earlier_epochs else "",
         minutes=max(forward["seconds"], backward["seconds"]) / 60,
         command=f"\n    {text}\n" if text else "",
         before=f"\nThe weights it began with (`--init`) had been trained so:\n\n{_training_of(before)}\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -28,10 +28,23 @@ class Progress:
     val_losses: tuple[float, ...] = ()
     finished: bool = False
     seconds: float = 0.0  # spent training, over all resumes
+    epochs: int = 0  # how many it is to have
+    patient_from: int = 0  # the epoch from which patience counts: where it was given more
 
     @property
     def best_epoch(self) -> int:
         return min(range(len(self.val_losses)), key=lambda epoch: self.val_losses[epoch])
+
+    @property
+    def stale_epochs(self) -> int:
+        """How many epochs have passed without a better loss, since patience counts."""
+        return len(self.val_losses) - max(self.best_epoch + 1, self.patient_from)
+
+    def with_epochs(self, epochs: int) -> Progress:
+        """The same run with more epochs to go: one that had ended goes on."""
+        if epochs <= self.epochs:
+            return self
+        return replace(self, finished=False, epochs=epochs, patient_from=len(self.val_losses))
 
 
 def save_checkpoint(

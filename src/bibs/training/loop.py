@@ -102,21 +102,28 @@ def _reads_pictures(name: str) -> bool:
 
 
 def train_direction(
-    run: Run, features: Features | None, report: Callable[[Report], None] = lambda report: None
+    run: Run,
+    features: Features | None,
+    report: Callable[[Report], None] = lambda report: None,
+    *,
+    until: int | None = None,
 ) -> Progress:
-    """Train to the end, from the checkpoint where there is one. The best weights are left in `run.best`."""
+    """Train to the end, or `until` so many epochs are done, from the checkpoint where there is one.
+
+    The best weights are left in `run.best`.
+    """
     torch.manual_seed(run.settings.seed)
     model = run.new_model()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=run.settings.learning_rate, weight_decay=run.settings.weight_decay, fused=True
     )
     average = copy.deepcopy(model) if run.settings.ema_decay else None
-    progress = Progress(run=run.name)
+    progress = Progress(run=run.name, epochs=run.settings.epochs)
     if run.checkpoint.exists():
         _check_same_run(load_progress(run.checkpoint).run, run)
-        progress = load_checkpoint(run.checkpoint, model, optimizer, average)
+        progress = load_checkpoint(run.checkpoint, model, optimizer, average).with_epochs(run.settings.epochs)
     meter = _Meter(run, progress, report)
-    while not progress.finished:
+    while not progress.finished and (until is None or len(progress.val_losses) < until):
         epoch, first = divmod(progress.step, run.steps_per_epoch)
         batches = epoch_batches(run.train, run.settings.batch_size, seed=run.settings.seed, epoch=epoch)
         for rows in batches[first:]:
@@ -133,12 +140,24 @@ def train_direction(
     return progress
 
 
+DECIDED_BY = {
+    "settings": "its settings differ",
+    "captions": "`data` or `texts` hold other captions",
+    "vocabulary": "`data` or `texts` hold other words",
+    "pictures": "`features` hold other pictures",
+    "init": "`init` holds other weights",
+    "missing": "`missing` differs",
+}
+"""What a part of a run's name says where it differs from that of a checkpoint."""
+
+
 def _check_same_run(name: str, run: Run) -> None:
-    pairs = zip(name.split(", "), run.name.split(", "), strict=False)
-    differences = [f"{new} (the checkpoint has {old})" for old, new in pairs if old != new]
+    before, now = (dict(part.split(" ", 1) for part in each.split(", ")) for each in (name, run.name))
+    differences = [told for part, told in DECIDED_BY.items() if before.get(part) != now.get(part)]
     if differences or name != run.name:
         raise ValueError(
-            f"{run.checkpoint} belongs to another run: {'; '.join(differences)}; train into another directory"
+            f"{run.checkpoint} belongs to another run: {differences[0] if differences else 'its name differs'}; train "
+            "into another directory"
         )
 
 
@@ -190,8 +209,7 @@ def _end_epoch(run: Run, model: Trainable, progress: Progress, features: Feature
     progress = replace(progress, val_losses=losses)
     if progress.best_epoch == len(losses) - 1:
         save_tensors(run.best, model.state_dict(), {"run": run.name})
-    stale = len(losses) - 1 - progress.best_epoch
-    stop = bool(run.settings.patience) and stale >= run.settings.patience
+    stop = bool(run.settings.patience) and progress.stale_epochs >= run.settings.patience
     return replace(progress, finished=stop or progress.step >= run.total_steps)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,11 @@ from bibs.models.storage import save_json
 from bibs.training.checkpoint import Progress
 from bibs.training.loop import Report, train_direction
 from bibs.training.normalisation import count_normalisation
+from bibs.training.output import BestKeeper, Losses, check_output, prepare_output
+from bibs.training.record import Record
 from bibs.training.settings import TrainingSettings
-from bibs.training.train import Initial, Sources, fingerprint_file, make_run, prepare_output, with_pictures
+from bibs.training.sources import Sources
+from bibs.training.train import Initial, fingerprint_file, make_run, with_pictures
 
 
 def train_nade(
@@ -26,6 +29,7 @@ def train_nade(
     init: Path | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 120.0,
+    command: Sequence[str] = (),
     report: Callable[[Report], None] = lambda report: None,
 ) -> Progress:
     """Train a NADE and write it to `output`: `config.json`, `vocabulary.txt`, `nade.safetensors`.
@@ -38,9 +42,10 @@ def train_nade(
     initial, weights = _initial(init, missing) if init is not None else (None, None)
     if initial is not None:
         settings, size = initial.apply(settings), initial.condition_size(features)
+    record = check_output(output, Record.of(sources, settings, init=init, missing=missing, command=command), resume)
     corpus = sources.read(features, initial.vocabulary if initial else None)
     settings.check_cutoffs(len(corpus.vocabulary))
-    prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
+    prepare_output(output, record)  # only now, so that bad data leaves nothing behind
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)
     run = replace(run, missing=missing, name=f"{run.name}, missing {missing}")
     if weights is None and features is not None:
@@ -50,18 +55,28 @@ def train_nade(
         weights.save(begin, dtype=None)
         config = replace(run.config, encoder=weights.config.encoder, condition_axes=weights.config.condition_axes)
         run = replace(run, config=config, initial=begin, name=f"{run.name}, init {fingerprint_file(begin)}")
-    progress = train_direction(run, features, report)
-    NADE.load(run.best, run.config, missing=missing).save(output / NADE_WEIGHTS)
-    corpus.vocabulary.save(output / VOCABULARY)
-    details: dict[str, Any] = {
-        "format": FORMAT,
-        "nade": asdict(run.config),
-        "missing": missing,
-        "vocabulary": corpus.vocabulary.fingerprint(),
-        "training": asdict(settings),
-        "val_losses": progress.val_losses,
-    }
-    save_json(output / CONFIG, details)
+
+    def write(losses: Losses) -> None:
+        NADE.load(run.best, run.config, missing=missing).save(output / NADE_WEIGHTS)
+        corpus.vocabulary.save(output / VOCABULARY)
+        details: dict[str, Any] = {
+            "format": FORMAT,
+            "nade": asdict(run.config),
+            "missing": missing,
+            "vocabulary": corpus.vocabulary.fingerprint(),
+            "training": asdict(settings),
+            "val_losses": losses[run.direction],
+        }
+        save_json(output / CONFIG, details)
+
+    keeper = BestKeeper(output, (run.direction,), write)
+
+    def hear(each: Report) -> None:
+        keeper.hear(each)
+        report(each)
+
+    progress = train_direction(run, features, hear)
+    write({run.direction: progress.val_losses})
     return progress
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,10 +45,16 @@ def train_pair(
     *,
     in_parallel: bool = True,
 ) -> tuple[Progress, Progress]:
-    """Train both runs to their end. An error in either ends both, and is raised as one line."""
+    """Train both runs to their end. An error in either ends both, and is raised as one line.
+
+    One after the other they take turns, an epoch each, so that both have weights soon.
+    """
     if not in_parallel:
         loaded = features.load() if features else None
-        first, second = (train_direction(run, loaded, report) for run in runs)
+        for epoch in range(1, runs[0].settings.epochs + 1):
+            first, second = (train_direction(run, loaded, report, until=epoch) for run in runs)
+            if first.finished and second.finished:
+                break
         return first, second
     children = _start(runs, features)
     try:
@@ -62,7 +69,7 @@ def train_pair(
 def _start(runs: tuple[Run, Run], features: FeatureFiles | None) -> dict[Connection, BaseProcess]:
     context = multiprocessing.get_context("spawn")
     children: dict[Connection, BaseProcess] = {}
-    with _single_thread_environment():
+    with _single_thread_environment(), _deaf_to_interrupts():
         for run in runs:
             reader, writer = context.Pipe(duplex=False)
             process = context.Process(
@@ -116,6 +123,19 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ctrl-C is for the parent, which ends its children: they inherit that they do not hear it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

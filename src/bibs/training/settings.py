@@ -17,6 +17,10 @@ DEFAULT_CUTOFFS = (500, 2000)
 class TrainingSettings:
     """The learning rate climbs for `warmup_steps`, then falls in a straight line to zero at the last step.
 
+    A run that is resumed with more `epochs` goes on at the rate that a run of so many epochs has at this step: the rate
+    rises there once, to fall to zero at the new last step. So its weights are not those of a run that was given all
+    epochs from the start. Patience counts anew from there.
+
     `cutoffs` are the adaptive softmax's; empty means one dense layer. `picture_dropout` is the share of pictures
     that are withheld, so that one model serves with and without them. `patience` is the number of epochs without
     a better validation loss after which training stops; 0 never stops early. With `ema_decay` above 0 it is not the
@@ -85,4 +89,6 @@ class TrainingSettings:
         return self.learning_rate * climb * (1 - step / total_steps)
 
     def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        """Of all that a run cannot be resumed without; it may be given more epochs."""
+        kept = {name: value for name, value in asdict(self).items() if name != "epochs"}
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]

@@ -5,50 +5,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from bibs.data import VAL_SHARE, Features
+from bibs.data import Features
 from bibs.lengths import LengthPrior
-from bibs.models.directory import CONFIG, LENGTHS, MODEL_CARD, load_pair, load_vocabulary, save_length_prior, save_pair
+from bibs.models.directory import LENGTHS, MODEL_CARD, load_pair, load_vocabulary, save_length_prior, save_pair
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
-from bibs.models.storage import make_directory, write_atomically
+from bibs.models.storage import write_atomically
 from bibs.text import Vocabulary
 from bibs.training.card import model_card
-from bibs.training.corpus import Corpus, read_corpus
+from bibs.training.corpus import Corpus
 from bibs.training.loop import DIRECTIONS, Report, Run, mean_loss
 from bibs.training.normalisation import Normalisation, count_normalisation
-from bibs.training.pair import FeatureFiles, train_pair
+from bibs.training.output import BestKeeper, Losses, check_output, prepare_output
+from bibs.training.pair import train_pair
+from bibs.training.record import CHECKPOINTS, Record
 from bibs.training.settings import TrainingSettings
-
-CHECKPOINTS = "training"
-"""The folder, inside the model directory, of what is needed to resume."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The files to train on: captions with pictures, captions alone, and image vectors."""
-
-    data: tuple[Path, ...]
-    texts: tuple[Path, ...] = ()
-    features: FeatureFiles | None = None
-    min_count: int = 5
-    allow_missing_features: bool = False
-    val_share: float = VAL_SHARE  # held out where the data has no split `val`
-
-    def __post_init__(self) -> None:
-        if not 0 < self.val_share < 1:
-            raise ValueError(f"`val_share` must be above 0 and below 1, but is {self.val_share}")
-
-    def read(self, features: Features | None, vocabulary: Vocabulary | None = None) -> Corpus:
-        return read_corpus(
-            self.data,
-            self.texts,
-            features=features,
-            min_count=self.min_count,
-            allow_missing_features=self.allow_missing_features,
-            vocabulary=vocabulary,
-            val_share=self.val_share,
-        )
+from bibs.training.sources import Sources
 
 
 @dataclass(frozen=True)
@@ -136,25 +111,34 @@ def train(
     command: Sequence[str] = (),
     report: Callable[[Report], None] = lambda report: None,
 ) -> TrainingResult:
-    """Train both directions and write the model directory `output`.
+    """Train both directions and write the model directory `output`: it is whole from the first epoch on.
 
     `init` is a model directory to go on from: its weights, words and shape are taken. What is needed to go on after a
-    kill is kept in `output/training`. `command` is quoted in the model card.
+    kill is kept in `output/training`. `resume` goes on from there, with the same options or more `epochs`. `command` is
+    quoted in the model card.
     """
     features = sources.features.load() if sources.features else None
     size = features.size if features else 0
     initial = Initial.load(init) if init is not None else None
     if initial is not None:
         settings, size = initial.apply(settings), initial.condition_size(features)
+    record = check_output(output, Record.of(sources, settings, init=init, command=command), resume)
     corpus = sources.read(features, initial.vocabulary if initial else None)
     settings.check_cutoffs(len(corpus.vocabulary))
-    prepare_output(output, resume)  # only now, so that bad data leaves nothing behind
+    prepare_output(output, record)  # only now, so that bad data leaves nothing behind
     runs = [make_run(one, corpus, settings, size, output, checkpoint_seconds) for one in DIRECTIONS]
     if features is not None and not (initial and initial.brings_pictures(features)):
         normalisation = count_normalisation(features, corpus.train.image_ids)
         runs = [with_pictures(run, features.encoder, normalisation) for run in runs]
     forward, backward = (initial.begin(run) for run in runs) if initial else runs
-    progresses = train_pair((forward, backward), sources.features, report, in_parallel=in_parallel)
+    write = partial(_write_best, output, (forward, backward), corpus)
+    keeper = BestKeeper(output, DIRECTIONS, write)
+
+    def hear(each: Report) -> None:
+        keeper.hear(each)
+        report(each)
+
+    progresses = train_pair((forward, backward), sources.features, hear, in_parallel=in_parallel)
     models, results = [], []
     for run, progress in zip((forward, backward), progresses, strict=True):
         model = RecurrentModel.load(run.best, run.config)
@@ -163,17 +147,10 @@ def train(
         results.append(DirectionResult(losses, min(losses), alone, progress.seconds))
         models.append(model)
     result = _summary(corpus, results)
-    _write(output, corpus, settings, models, result, command, initial)
+    card = model_card(settings, models[0].config, asdict(result), record, initial.card if initial else "")
+    write_atomically(output / MODEL_CARD, card.encode())
+    _write_pair(output, models, corpus, {"training": asdict(settings), "result": asdict(result)})
     return result
-
-
-def prepare_output(output: Path, resume: bool) -> None:
-    folder = output / CHECKPOINTS
-    if not resume and ((output / CONFIG).exists() or any(folder.glob("*.safetensors"))):
-        raise ValueError(f"{output} already holds a training run: continue it with --resume, or choose another output")
-    make_directory(folder)
-    for leftover in folder.glob(".*.partial"):  # of a run that was killed while it wrote
-        leftover.unlink(missing_ok=True)
 
 
 def fingerprint_file(path: Path) -> str:
@@ -224,20 +201,14 @@ def _summary(corpus: Corpus, results: Sequence[DirectionResult]) -> TrainingResu
     )
 
 
-def _write(
-    output: Path,
-    corpus: Corpus,
-    settings: TrainingSettings,
-    models: Sequence[RecurrentModel],
-    result: TrainingResult,
-    command: Sequence[str],
-    initial: Initial | None,
-) -> None:
-    card = model_card(settings, models[0].config, asdict(result), command, initial.card if initial else "")
-    write_atomically(output / MODEL_CARD, card.encode())
+def _write_best(output: Path, runs: Sequence[Run], corpus: Corpus, losses: Losses) -> None:
+    models = [RecurrentModel.load(run.best, run.config) for run in runs]
+    _write_pair(output, models, corpus, {"training": asdict(runs[0].settings), "val_losses": dict(losses)})
+
+
+def _write_pair(output: Path, models: Sequence[RecurrentModel], corpus: Corpus, details: dict[str, Any]) -> None:
     if not (output / LENGTHS).exists():  # one that was fitted is kept
         words = corpus.train.lengths - 2  # without START and END
         save_length_prior(output, LengthPrior(sentence_counts=LengthPrior.count_sentences(words.tolist())))
     forward, backward = models
-    details = {"training": asdict(settings), "result": asdict(result)}
     save_pair(output, forward, backward, corpus.vocabulary, details=details)

@@ -1,0 +1,45 @@
+"""`bibs serve`: the page and the service on one port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    model: Annotated[Path | None, typer.Option(help="A model directory; by default the bundled one.")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 lets others in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8017,
+    api_key: Annotated[
+        str, typer.Option(envvar="BIBS_API_KEY", help="Ask every request for this key; better set in the environment.")
+    ] = "",
+    cors_origin: Annotated[
+        list[str] | None, typer.Option(help="A page's origin that may ask too, or *; may be repeated.")
+    ] = None,
+    max_waiting: Annotated[int, typer.Option(help="Requests answered at a time; more are told to come again.")] = 64,
+    max_rows: Annotated[int, typer.Option(help="What a request may cost (see docs/service.md).")] = 10_000,
+    max_body: Annotated[int, typer.Option(help="The most bytes of a request.")] = 12 << 20,
+    max_pixels: Annotated[int, typer.Option(help="The most pixels of a picture.")] = 16 << 20,
+    deadline: Annotated[float, typer.Option(help="Seconds within which a request is answered.")] = 30.0,
+    log_text: Annotated[bool, typer.Option("--log-text", help="Let the log hold what users wrote.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and faults alone.")] = False,
+) -> None:
+    """Serve the page and the HTTP interface, offline, until Ctrl-C.
+
+    Example: bibs serve, then open http://127.0.0.1:8017/
+    """
+    from bibs.serving import Limits, ServiceSettings  # first: it says which extra is missing
+    from bibs.serving.run import run
+
+    settings = ServiceSettings(
+        name="coco" if model is None else model.resolve().name,
+        limits=Limits(
+            waiting=max_waiting, rows=max_rows, body_bytes=max_body, pixels=max_pixels, deadline_seconds=deadline
+        ),
+        api_key=api_key,
+        cors_origins=tuple(cors_origin or ()),
+        log_text=log_text,
+    )
+    run(model, settings, host=host, port=port, log_level="warning" if quiet else "info")

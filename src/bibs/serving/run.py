@@ -1,0 +1,49 @@
+"""From a model directory to a server that runs until it is told to stop, and then finishes what it has accepted."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import warnings
+from pathlib import Path
+
+import uvicorn
+
+from bibs.infiller import Infiller
+
+from .app import create_app
+from .settings import ServiceSettings
+from .watching import log_to
+
+CONNECTIONS_PER_REQUEST = 8
+"""Open connections for each request that may wait; a backstop, far behind the limit of requests."""
+
+
+def run(model: Path | None, settings: ServiceSettings, *, host: str, port: int, log_level: str = "info") -> None:
+    """Listen at once, so that a port in use is said before the model is loaded; answer when it is."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"`--host` and `--port` must be free, but {host}:{port} is not: {reason}") from None
+    # Inherited by every connection. asyncio sets it only on sockets that it made itself; without it an answer of two
+    # packets waits 40 ms for the client to confirm the first.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    log_to(sys.stderr, log_level)
+    warnings.simplefilter("ignore")  # an answer says itself what was not found
+    app = create_app(Infiller.from_pretrained(model), settings)
+    deadline = settings.limits.deadline_seconds + settings.limits.body_seconds
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        limit_concurrency=CONNECTIONS_PER_REQUEST * settings.limits.waiting,
+        timeout_graceful_shutdown=int(deadline) + 1,  # by then every request has its answer
+    )
+    name = f"[{host}]" if ":" in host else host
+    print(f"bibs: http://{name}:{listener.getsockname()[1]}/ (Ctrl-C ends)", flush=True)
+    uvicorn.Server(config).run(sockets=[listener])
