@@ -419,3 +419,20 @@ def test_only_what_is_better_than_another_stands_out() -> None:
     rows = tuple({"removed": 50, "lengths": "known", "method": method, "CIDEr": 0.0} for method in ("forward", "bibs"))
     results = results_module.Results({}, rows, labels={"forward": "f", "bibs": "b"})
     assert "**" not in to_markdown(metric_table(results, "", ["CIDEr"], "known"))
+
+
+@pytest.mark.skipif(not hasattr(torch, "_int_mm"), reason="needs the int8 products of torch")
+def test_an_infiller_is_evaluated_in_its_own_precision(home: Path, tmp_path: Path) -> None:
+    found = {}
+    for precision in ("float32", "int8"):
+        infiller = Infiller.from_pretrained(home / "model", precision=precision)
+        settings = CaptionSettings(removed=(50,), methods="bibs", num_rounds=1)
+        run = evaluate_captions(infiller, home / "data.json", output=tmp_path / precision, settings=settings).run
+        assert run.settings["precision"] == precision
+        found[precision] = run
+        other = Infiller.from_pretrained(home / "model", precision="int8" if precision == "float32" else "float32")
+        with pytest.raises(ValueError, match="cannot go on with other settings: `precision` was"):
+            evaluate_captions(other, home / "data.json", output=tmp_path / precision, settings=settings)
+    for key, each in found["int8"].completions.items():  # what is returned is scored in float32
+        if each.fill == found["float32"].completions[key].fill:
+            assert each.score == pytest.approx(found["float32"].completions[key].score, abs=1e-4)

@@ -67,9 +67,9 @@ class Pair:
                 counts = f"{len(missing)} of {len(ids)}"
                 raise ValueError(f"`features` must hold every picture, but {counts} have none: {named}")
             features = Features(features.rows(ids), ids)
-        models = (in_precision(model, infiller.precision) for model in (infiller.forward, infiller.backward))
-        given = infiller.vocabulary, features, num_rounds, seed, infiller.length_prior, infiller.precision
-        return cls(*models, *given)
+        forward, backward = (in_precision(each, infiller.precision) for each in (infiller.forward, infiller.backward))
+        models = forward, backward, infiller.vocabulary
+        return cls(*models, features, num_rounds, seed, infiller.length_prior, infiller.precision)
 
     def search(
         self, examples: Sequence[Example], length: str = KNOWN, *, method: str = "bibs", **options: Unpack[Options]
