@@ -30,9 +30,10 @@ def marked(completion: Completion, template: str) -> str:
 
 
 def show_directions(infiller: Infiller, console: Console) -> None:
-    table = Table("", "", "S", title="One blank, three searches", show_lines=False, title_justify="left")
+    table = Table("search", "sentence", "S", title="One blank, three searches", title_justify="left")
     for template in TEMPLATES:
         table.add_section()
+        table.add_row("template", template, "")
         for label, method in METHODS.items():
             best = infiller(template, method=method)[0]
             style = "green" if method == "bibs" else "dim"
@@ -45,7 +46,7 @@ def show_pictures(infiller: Infiller, console: Console) -> None:
     from skimage import data
 
     photos = {"no picture": None, "a cat": data.chelsea(), "a cup of coffee": data.coffee(), "a rocket": data.rocket()}
-    table = Table("", *photos, title="The same blanks, different photographs", title_justify="left")
+    table = Table("template", *photos, title="The same blanks, different photographs", title_justify="left")
     for template in PICTURED:
         found = infiller([template] * len(photos), images=list(photos.values()))
         table.add_row(template, *(marked(completions[0], template) for completions in found))

@@ -19,11 +19,12 @@ from bibs.evaluation import calibration as calibration_module
 from bibs.evaluation import results as results_module
 from bibs.evaluation.calibration import Calibration, CalibrationSettings, calibrate
 from bibs.evaluation.captions import CaptionSettings, evaluate_captions
-from bibs.evaluation.length_errors import LengthErrors
-from bibs.evaluation.length_fit import LEAST_SCALE, RIDGE, Observation, fit_prior
+from bibs.evaluation.experiment import Finished
 from bibs.evaluation.meteor import NoMeteorError
+from bibs.evaluation.results import LengthErrors
 from bibs.lengths import UNFITTED, LengthPrior, LengthWeights
 from bibs.models.directory import LENGTHS, load_length_prior, save_length_prior
+from bibs.training.length_fit import LEAST_SCALE, RIDGE, Observation, fit_prior
 from tiny_captions import make_home
 
 PRIOR = LengthPrior(sentence_counts=(0, 0, 1, 5, 20, 30, 25, 12, 5, 2, 1))
@@ -239,13 +240,17 @@ def test_an_evaluation_reports_the_lengths_that_were_chosen(home, tmp_path, monk
 
     monkeypatch.setattr(results_module, "Meteor", refuse)
     told = CaptionSettings(methods="forward,bibs", lengths=("known", "unknown"), removed=(50,), num_rounds=1)
-    options = {"data": home / "data.json", "model": home / "model", "output": tmp_path / "out", "settings": told}
-    finished = evaluate_captions(**options)
+
+    def evaluate() -> Finished:
+        infiller = Infiller.from_pretrained(home / "model")
+        return evaluate_captions(infiller, home / "data.json", output=tmp_path / "out", settings=told)
+
+    finished = evaluate()
     for row in finished.results.rows:
         assert ("length_errors" in row) == (row["lengths"] == "unknown")
         if row["lengths"] == "unknown":
-            cell = finished.cells[1]
-            (method,) = (method for method in finished.methods if method.key == row["method"])
+            cell = finished.run.cells[1]
+            (method,) = (method for method in finished.run.methods if method.key == row["method"])
             errors = [len(each.fill.split()) - len(each.truth.split()) for each in finished.run.of(cell, method)]
             assert row["length_errors"]["mean"] == pytest.approx(sum(errors) / len(errors))
             assert row["length_errors"]["histogram"][str(errors[0])] == errors.count(errors[0])
@@ -256,7 +261,7 @@ def test_an_evaluation_reports_the_lengths_that_were_chosen(home, tmp_path, monk
     save_length_prior(home / "model", LengthPrior(sum=LengthWeights(9.0, 0.0)))
     try:
         with pytest.raises(ValueError, match="cannot go on with other settings: `length_prior` was"):
-            evaluate_captions(**options)
+            evaluate()
     finally:
         (home / "model" / LENGTHS).unlink()
 

@@ -14,9 +14,10 @@ from bibs.cli import main
 from bibs.data import Features
 from bibs.evaluation import calibration as calibration_module
 from bibs.evaluation.captions import CaptionSettings, caption_cells
+from bibs.evaluation.comparison import metric_table
 from bibs.evaluation.methods import parse_methods
 from bibs.evaluation.results import Results
-from bibs.evaluation.tables import metric_table, to_markdown
+from bibs.evaluation.tables import to_markdown
 from bibs.training import FeatureFiles, Sources, TrainingSettings, train
 from tiny_captions import make_home
 
@@ -49,7 +50,7 @@ def test_another_width_is_bold_where_it_is_the_best() -> None:
         {"removed": 50, "lengths": "known", "method": method, "CIDEr": value}
         for method, value in (("forward", 1.0), ("bibs", 2.0), ("bibs@10", 3.0), ("ncca", 9.0))
     ]
-    results = Results({}, tuple(rows), (), labels={row["method"]: row["method"] for row in rows})
+    results = Results({}, tuple(rows), labels={row["method"]: row["method"] for row in rows})
     text = to_markdown(metric_table(results, "", ["CIDEr"], "known"))
     assert [line for line in text.splitlines() if "**" in line] == ["| bibs@10 | **3.000** |"]
 
@@ -151,7 +152,9 @@ def test_an_option_is_refused_before_anything_is_filled(home, monkeypatch, capsy
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("package", "use"), [("matplotlib", "plots"), ("pycocoevalcap", "caption metrics")])
+@pytest.mark.parametrize(
+    ("package", "use"), [("matplotlib", "plots"), ("jinja2", "reports"), ("pycocoevalcap", "caption metrics")]
+)
 def test_a_missing_extra_is_named_before_anything_is_filled(home, monkeypatch, capsys, tmp_path, package, use):
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture(autouse=True)
+def methods_as_they_were() -> Iterator[None]:
+    """A page may enter methods of its own."""
+    from bibs.evaluation import METHODS
+
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)
 
 
 def blocks(page: Path) -> list[str]:

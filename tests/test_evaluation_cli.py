@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bibs.cli import main
-from bibs.evaluation import captions as captions_module
+from bibs.evaluation import experiment as experiment_module
 from bibs.evaluation import results as results_module
 from bibs.evaluation.meteor import NoMeteorError
 from tiny_captions import make_home
@@ -39,7 +39,7 @@ def test_captions_prints_its_results_as_json(
         raise NoMeteorError("no Java")
 
     monkeypatch.setattr(results_module, "Meteor", refuse)
-    monkeypatch.setattr(captions_module, "write_outputs", lambda *_, **__: None)
+    monkeypatch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
     features = ["--features", home / "features.npy", "--feature-ids", home / "ids.json"]
     options = ["--methods", "forward,bibs", "--removed", "50", "--limit", 5, "--json"]
     assert call(monkeypatch, "captions", *common(home, tmp_path / "out"), *features, *options) == 0
@@ -88,7 +88,7 @@ def test_every_command_helps_with_an_example(
 def test_convergence_prints_its_passes_as_json(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("bibs.evaluation.convergence_report.write_convergence", lambda *_, **__: None)
+    monkeypatch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
     options = ["--removed", "50", "--num-rounds", 1, "--json"]
     assert call(monkeypatch, "convergence", *common(home, tmp_path / "out"), *options) == 0
     assert [row["pass"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1, 2]

@@ -3,78 +3,86 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from bibs.data import Features
-from bibs.evaluation.captions import CaptionSettings
-from bibs.evaluation.diversity import MEASURES, Diversity, Several, evaluate_diversity
-from bibs.evaluation.diversity_report import diversity_table, write_diversity
+from bibs.evaluation.diversity import (
+    COLUMNS,
+    DiversitySettings,
+    accuracies_of,
+    count_distinct,
+    evaluate_diversity,
+    share_found,
+)
+from bibs.evaluation.experiment import Finished
+from bibs.evaluation.runs import Completion
+from bibs.infiller import Infiller
 from tiny_captions import make_home
 
 pytest.importorskip("matplotlib", reason="needs the eval extra: pip install '.[eval]'")
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Diversity:
+def found(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     home = make_home(tmp_path_factory.mktemp("home"))
     return evaluate_diversity(
-        data=home / "data.json",
-        model=home / "model",
+        Infiller.from_pretrained(home / "model"),
+        home / "data.json",
         output=home / "out",
-        penalties=(0.5, 50.0),
-        num_return_sequences=3,
         features=Features.load(home / "features.npy", home / "ids.json"),
-        settings=CaptionSettings(removed=(50,), num_beams=2, num_rounds=2),
+        settings=DiversitySettings(
+            removed=(50,), num_beams=2, num_rounds=2, penalties=(0.5, 50.0), num_return_sequences=3
+        ),
     )
 
 
-def several(fills: list[str], truth: str) -> Several:
-    return Several("c", "bibs", 1, "a", "b", truth, fills, [0.0] * len(fills), 1.0)
+def several(fills: list[str], truth: str) -> Completion:
+    where = {"cell": "c", "method": "bibs", "key": 1, "image_id": 1, "before": "a", "after": "b", "truth": truth}
+    return Completion(fills[0], 0.0, 0.0, 0.0, facts={"fills": fills}, seconds=1.0, **where)  # type: ignore[arg-type]
 
 
 def test_words_are_counted_once_and_places_matter() -> None:
     record = several(["a red dog", "a dog red"], "the red dog")
-    assert record.distinct == 3
-    assert record.accuracies == [2 / 3, 0.0]
-    assert record.found == 2 / 3
+    assert count_distinct(record) == 3
+    assert accuracies_of(record) == [2 / 3, 0.0]
+    assert share_found(record) == 2 / 3
 
 
-def test_the_rows_are_means_of_what_was_filled(found: Diversity) -> None:
-    assert [row["method"] for row in found.rows] == ["bibs", "bibs@6", "bibs+0.5", "bibs+50"]
-    (cell,) = found.cells
-    for method, row in zip(found.methods, found.rows, strict=True):
+def test_the_rows_are_means_of_what_was_filled(found: Finished) -> None:
+    assert [row["method"] for row in found.results.rows] == ["bibs", "bibs@6", "bibs+0.5", "bibs+50"]
+    (cell,) = found.run.cells
+    for method, row in zip(found.run.methods, found.results.rows, strict=True):
         records = found.run.of(cell, method)
-        assert all(len(set(record.fills)) == 3 for record in records)
+        assert all(len(set(record.facts["fills"])) == 3 for record in records)
         assert row["n"] == len(records) == len(cell.examples)
-        words = [len({word for fill in record.fills for word in fill.split()}) for record in records]
+        words = [len({word for fill in record.facts["fills"] for word in fill.split()}) for record in records]
         assert row["distinct"] == pytest.approx(sum(words) / len(words))
-        assert row["times"] == pytest.approx(row["distinct"] / found.rows[0]["distinct"])
-        assert row["best"] == pytest.approx(sum(max(record.scores) for record in records) / len(records))
+        assert row["times"] == pytest.approx(row["distinct"] / found.results.rows[0]["distinct"])
+        assert row["best"] == pytest.approx(sum(max(record.facts["scores"]) for record in records) / len(records))
         assert row["mean"] <= row["best"]
-        for name in MEASURES:
+        for name in [column.name for column in COLUMNS if column.name != "seconds"]:
             low, high = row[f"{name}_ci"]
             assert low <= row[name] <= high
 
 
-def test_a_penalty_makes_words_differ_and_costs_the_best_fill_nothing(found: Diversity) -> None:
-    (cell,) = found.cells
-    plain, _, *penalised = found.methods
+def test_a_penalty_makes_words_differ_and_costs_the_best_fill_nothing(found: Finished) -> None:
+    (cell,) = found.run.cells
+    plain, _, *penalised = found.run.methods
     for method in penalised:
         for before, after in zip(found.run.of(cell, plain), found.run.of(cell, method), strict=True):
-            assert max(after.scores) >= max(before.scores) - 1e-4
-    assert found.rows[-1]["distinct"] > found.rows[0]["distinct"]
+            assert max(after.facts["scores"]) >= max(before.facts["scores"]) - 1e-4
+    assert found.results.rows[-1]["distinct"] > found.results.rows[0]["distinct"]
 
 
-def test_what_is_written_can_be_read(found: Diversity) -> None:
-    write_diversity(found)
+def test_what_is_written_can_be_read(found: Finished) -> None:
     directory = found.run.directory
-    assert json.loads((directory / "results.json").read_text())["rows"] == list(found.rows)
+    assert json.loads((directory / "results.json").read_text())["rows"] == list(found.results.rows)
     assert "penalty 50" in (directory / "table.md").read_text()
     assert "data:image/png;base64," in (directory / "report.html").read_text()
     assert (directory / "plots" / "diversity.png").stat().st_size > 1000
-    assert [label for label, _ in diversity_table(found).rows] == [method.label for method in found.methods]
+    (table,) = found.report.tables
+    assert [label for label, _ in table.rows] == [method.label for method in found.run.methods]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +94,6 @@ def test_what_is_written_can_be_read(found: Diversity) -> None:
         ({"penalties": (1.0,), "num_return_sequences": 1}, "`num_return_sequences` must be at least 2, but is 1"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, options, message) -> None:
+def test_what_is_wrong_is_said_in_one_line(options, message) -> None:
     with pytest.raises(ValueError, match=message):
-        evaluate_diversity(
-            data=tmp_path, model=tmp_path, output=tmp_path / "out", settings=CaptionSettings(), **options
-        )
+        DiversitySettings(**options)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from bibs.data import Features, Madlib, read_captions
-from bibs.evaluation import madlibs as madlibs_module
+from bibs.evaluation import experiment as experiment_module
 from bibs.evaluation import results as results_module
+from bibs.evaluation.experiment import Finished
 from bibs.evaluation.madlibs import MadlibsSettings, evaluate_madlibs, write_captions
 from bibs.evaluation.meteor import NoMeteorError
-from bibs.evaluation.methods import Method
-from bibs.evaluation.outputs import Finished
 from bibs.evaluation.tasks import split_by_picture
+from bibs.infiller import Infiller
 from tiny_captions import SIZE, make_home
 
 pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install '.[eval]'")
@@ -57,10 +57,10 @@ def evaluate(home: Path, output: Path, data: str = "type12.jsonl", **changes: ob
     settings = MadlibsSettings(**{"methods": "forward,bibs,ncca,ncca-box", "num_rounds": 1, **changes})  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results_module, "Meteor", refuse)
-        patch.setattr(madlibs_module, "write_outputs", lambda *_, **__: None)
+        patch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
         return evaluate_madlibs(
-            data=home / data,
-            model=home / "model",
+            Infiller.from_pretrained(home / "model"),
+            home / data,
             output=output,
             features=Features.load(home / "pictures.npy", home / "pictures.json"),
             box_features=Features.load(home / "pictures.npy", home / "boxes.json"),
@@ -74,9 +74,10 @@ def finished(home: Path) -> Finished:
 
 
 def test_retrieval_finds_the_answer_that_the_picture_tells(finished: Finished) -> None:
-    (cell,) = finished.cells
-    for name in ("ncca", "ncca-box"):
-        found = finished.run.of(cell, Method(name, 5))
+    (cell,) = finished.run.cells
+    for method in finished.run.methods[-2:]:
+        assert method.key in ("ncca", "ncca-box")
+        found = finished.run.of(cell, method)
         assert sum(each.fill == each.truth for each in found) >= 9
         assert all(each.fill in ANSWERS for each in found)
         assert all(each.score == pytest.approx(each.forward_score + each.backward_score) for each in found)
@@ -128,8 +129,8 @@ def test_bad_inputs_are_named_in_one_line(home: Path, tmp_path: Path) -> None:
         evaluate(home, tmp_path / "a", lengths=("short",))
     with pytest.raises(ValueError, match=r"`methods` must be among all, .*, but hold 'ncca'"):
         evaluate_madlibs(
-            data=home / "type12.jsonl",
-            model=home / "model",
+            Infiller.from_pretrained(home / "model"),
+            home / "type12.jsonl",
             output=tmp_path / "c",
             settings=MadlibsSettings(methods="ncca"),
         )

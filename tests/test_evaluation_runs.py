@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -13,27 +14,28 @@ import pytest
 import torch
 from torch import Tensor
 
-from bibs import fill_templates
+from bibs import fill_templates, from_next_token
 from bibs.data import Features
-from bibs.evaluation import captions as captions_module
+from bibs.evaluation import experiment as experiment_module
 from bibs.evaluation import results as results_module
 from bibs.evaluation import runs
 from bibs.evaluation.captions import CaptionSettings, evaluate_captions
-from bibs.evaluation.completions import Completion
+from bibs.evaluation.comparison import metric_table
+from bibs.evaluation.experiment import Finished, fingerprint
 from bibs.evaluation.meteor import NoMeteorError
-from bibs.evaluation.methods import Answer, Method, PairFiller, parse_methods
+from bibs.evaluation.methods import METHODS, Method, NadeSamples, Search, parse_methods
 from bibs.evaluation.metrics import METRICS
-from bibs.evaluation.nade import NadeFiller
-from bibs.evaluation.outputs import Finished
-from bibs.evaluation.runs import Cell, Run
-from bibs.evaluation.tables import Entry, Table, to_compact_markdown
-from bibs.evaluation.tasks import Example
+from bibs.evaluation.pair import Answer, Pair
+from bibs.evaluation.runs import Run
+from bibs.evaluation.tables import Entry, Table, to_compact_markdown, to_markdown
+from bibs.evaluation.tasks import Cell, Example
+from bibs.infiller import Infiller
 from bibs.models.directory import load_models
 from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig
 from bibs.models.storage import save_json
 from bibs.text import Vocabulary
-from tiny_captions import SIZE, make_home
+from tiny_captions import SIZE, WORDS, make_home
 
 pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install '.[eval]'")
 pytest.importorskip("matplotlib", reason="needs the eval extra: pip install '.[eval]'")
@@ -59,14 +61,18 @@ def no_java() -> Iterator[None]:
 def evaluate(home: Path, output: Path, *, with_features: bool = True, workers: int = 1, **changes: object) -> Finished:
     settings = CaptionSettings(**{"methods": "forward,backward,bibs,bibs@2", "num_rounds": 1, **changes})  # type: ignore[arg-type]
     features = Features.load(home / "features.npy", home / "ids.json") if with_features else None
-    return evaluate_captions(
-        data=home / "data.json",
-        model=home / "model",
-        output=output,
-        features=features,
-        settings=settings,
-        workers=workers,
-    )
+    infiller = Infiller.from_pretrained(home / "model")
+    options = {"output": output, "features": features, "workers": workers}
+    return evaluate_captions(infiller, home / "data.json", settings=settings, **options)  # type: ignore[arg-type]
+
+
+def method(text: str, num_beams: int = 5) -> Method:
+    (found,) = parse_methods(text, num_beams=num_beams)
+    return found
+
+
+def fill(pair: Pair, text: str, num_beams: int, examples: Sequence[Example], lengths: str) -> list[Answer]:
+    return method(text, num_beams).fill(pair, examples, num_beams, lengths)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +98,7 @@ def test_a_row_has_the_promised_form(finished: Finished) -> None:
                 assert low - 1e-9 <= row[name] <= high + 1e-9 or name.startswith(("Bleu", "blank_Bleu", "CIDEr"))
     assert any("METEOR could not be computed: no Java." in note for note in written["notes"])
     assert {row["n"] for row in written["rows"]} == {8}
-    assert "captions/test/25/known: 1 of 9 skipped, too short to blank." in written["notes"]
+    assert "r = 25 %: 1 of 9 skipped, too short to blank." in written["notes"]
 
 
 def test_bibs_is_compared_with_every_other_method(finished: Finished) -> None:
@@ -116,9 +122,8 @@ def test_completions_keep_the_context_and_the_length(finished: Finished) -> None
 
 
 def test_the_score_of_bibs_is_never_below_that_of_its_first_pass(finished: Finished) -> None:
-    for cell in finished.cells:
-        ours = finished.run.of(cell, Method("bibs", 5))
-        init = finished.run.of(cell, Method("backward", 5))
+    for cell in finished.run.cells:
+        ours, init = (finished.run.of(cell, method(name)) for name in ("bibs", "backward"))
         assert all(mine.score >= first.score - 1e-4 for mine, first in zip(ours, init, strict=True))
 
 
@@ -142,18 +147,18 @@ def test_every_output_is_written_and_the_report_stands_alone(finished: Finished)
 def test_a_killed_run_goes_on_to_the_same_completions(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: Finished
 ) -> None:
-    monkeypatch.setattr(captions_module, "write_outputs", lambda *_, **__: None)
+    monkeypatch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
     monkeypatch.setattr(runs, "SLICE", 3)
     filled: list[int] = []
-    whole = PairFiller.__call__
+    whole = Search.__call__
 
-    def dies(self: PairFiller, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
+    def dies(self: Search, pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
         if len(filled) == 7:
             raise KeyboardInterrupt
         filled.append(len(examples))
-        return whole(self, method, examples, lengths)
+        return whole(self, pair, examples, num_beams, lengths)
 
-    monkeypatch.setattr(PairFiller, "__call__", dies)
+    monkeypatch.setattr(Search, "__call__", dies)
     with pytest.raises(KeyboardInterrupt):
         evaluate(home, tmp_path / "run")
     path = tmp_path / "run" / "completions.jsonl"
@@ -162,12 +167,12 @@ def test_a_killed_run_goes_on_to_the_same_completions(
     with path.open("a") as file:
         file.write('{"cell": "captions/test/25/kno')  # what a kill in the middle of a write leaves
 
-    monkeypatch.setattr(PairFiller, "__call__", whole)
+    monkeypatch.setattr(Search, "__call__", whole)
     again = evaluate(home, tmp_path / "run")
     assert path.read_text().splitlines()[: len(kept)] == kept
-    assert again.run.records.keys() == finished.run.records.keys()
-    for key, completion in again.run.records.items():
-        assert completion.fill == finished.run.records[key].fill
+    assert again.run.completions.keys() == finished.run.completions.keys()
+    for key, completion in again.run.completions.items():
+        assert completion.fill == finished.run.completions[key].fill
     for row, expected in zip(again.results.rows, finished.results.rows, strict=True):
         assert row["CIDEr_ci"] == pytest.approx(expected["CIDEr_ci"])
 
@@ -175,10 +180,10 @@ def test_a_killed_run_goes_on_to_the_same_completions(
 def test_two_processes_fill_what_one_fills(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: Finished
 ) -> None:
-    monkeypatch.setattr(captions_module, "write_outputs", lambda *_, **__: None)
+    monkeypatch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
     again = evaluate(home, tmp_path / "run", workers=2)
-    assert {key: record.fill for key, record in again.run.records.items()} == {
-        key: record.fill for key, record in finished.run.records.items()
+    assert {key: record.fill for key, record in again.run.completions.items()} == {
+        key: record.fill for key, record in finished.run.completions.items()
     }
 
 
@@ -186,8 +191,8 @@ def test_a_finished_run_fills_nothing_again(home: Path, finished: Finished, monk
     def never(*_: object) -> list[Answer]:
         raise AssertionError("filled again")
 
-    monkeypatch.setattr(captions_module, "write_outputs", lambda *_, **__: None)
-    monkeypatch.setattr(PairFiller, "__call__", never)
+    monkeypatch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
+    monkeypatch.setattr(Search, "__call__", never)
     assert evaluate(home, finished.run.directory).results.rows == finished.results.rows
 
 
@@ -225,22 +230,17 @@ def test_bad_inputs_are_named_in_one_line(home: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="`lengths` must be among known, paper, unknown, but hold 'guessed'"):
         evaluate(home, tmp_path / "c", lengths=("guessed",))
     features = Features(np.zeros((2, SIZE), dtype=np.float32), [2, 3])
+    infiller = Infiller.from_pretrained(home / "model")
     with pytest.raises(ValueError, match="`features` must hold every picture, but 6 of 8 have none"):
-        evaluate_captions(
-            data=home / "data.json",
-            model=home / "model",
-            output=tmp_path / "d",
-            features=features,
-            settings=CaptionSettings(),
-        )
+        evaluate_captions(infiller, home / "data.json", output=tmp_path / "d", features=features)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", {"seed": 0}, Completion)
+    run = Run(tmp_path / "run", {"seed": 0})
     (run.directory / "completions.jsonl").write_text('{"cell": 1}\n')
     with pytest.raises(ValueError, match="line 1 is no completion"):
-        Run(tmp_path / "run", {"seed": 0}, Completion)
+        Run(tmp_path / "run", {"seed": 0})
 
 
 def test_methods_are_read_by_name_and_width() -> None:
@@ -255,22 +255,22 @@ def test_methods_are_read_by_name_and_width() -> None:
 
 
 def test_scores_of_fills_from_elsewhere_are_those_of_the_search(home: Path) -> None:
-    filler = PairFiller(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"))
+    pair = Pair(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"))
     example = Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",))
-    (answer,) = filler(Method("bibs", 5), [example], "known")
-    (scored,) = filler.score([example], [answer.words])
+    (answer,) = fill(pair, "bibs", 5, [example], "known")
+    (scored,) = pair.score([example], [tuple(answer.fill.split())])
     assert scored.score == pytest.approx(answer.score, abs=1e-4)
     assert scored.forward_score == pytest.approx(answer.forward_score, abs=1e-4)
 
 
 @pytest.mark.parametrize("lengths", ["paper", "unknown"])
-@pytest.mark.parametrize("method", ["forward", "rerank-max", "gsn", "bibs"])
-def test_unknown_lengths_keep_the_context_and_score_what_they_return(home: Path, lengths: str, method: str) -> None:
-    filler = PairFiller(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"), 1)
+@pytest.mark.parametrize("name", ["forward", "rerank-max", "gsn", "bibs"])
+def test_unknown_lengths_keep_the_context_and_score_what_they_return(home: Path, lengths: str, name: str) -> None:
+    pair = Pair(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"), 1)
     example = Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",))
-    (answer,) = filler(Method(method, 3), [example], lengths)
-    assert len(answer.words) >= 1
-    (scored,) = filler.score([example], [answer.words])
+    (answer,) = fill(pair, name, 3, [example], lengths)
+    assert answer.fill
+    (scored,) = pair.score([example], [tuple(answer.fill.split())])
     assert scored.score == pytest.approx(answer.score, abs=1e-4)
 
 
@@ -279,34 +279,33 @@ def test_cells_have_distinct_names() -> None:
     assert names == {"captions/test/25/known", "captions/test/50/known", "captions/test/known"}
 
 
-def make_nade(home: Path, folder: Path) -> NadeFiller:
+def make_nade(home: Path, folder: Path) -> tuple[NadeSamples, Pair]:
     vocabulary = Vocabulary.load(home / "model" / "vocabulary.txt")
     config = RecurrentConfig(len(vocabulary), hidden_size=8, embedding_size=8, condition_size=SIZE)
     torch.manual_seed(1)
     NADE(config).save(folder / "nade.safetensors", dtype=None)
     save_json(folder / "config.json", {"format": 1, "nade": asdict(config), "missing": 0.5})
     vocabulary.save(folder / "vocabulary.txt")
-    pair = PairFiller(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"))
-    return NadeFiller.load(folder, pair)
+    pair = Pair(*load_models(home / "model"), Features.load(home / "features.npy", home / "ids.json"))
+    return NadeSamples.load(folder, pair.vocabulary), pair
 
 
 def test_nade_stands_beside_the_searches_and_is_ranked_by_the_pair(home: Path, tmp_path: Path) -> None:
-    filler = make_nade(home, tmp_path)
-    pair = filler.pair
+    filler, pair = make_nade(home, tmp_path)
     examples = [
         Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",)),
         Example(2, 2, "", ("a",), ("cat",), ("in",)),
     ]
     drawn = filler.nade.fill(pair.templates(examples), pair.conditions(examples), num_samples=4, banned=pair.banned)
-    answers = filler(Method("nade", 4), examples, "known")
+    answers = filler(pair, examples, 4, "known")
     for example, fills, answer in zip(examples, drawn, answers, strict=True):
         words = [pair.words_in_blank(example, fill.tokens) for fill in fills]
         scores = [pair.score([example], [each])[0].score for each in words]
-        assert answer.words == words[scores.index(max(scores))]
+        assert tuple(answer.fill.split()) == words[scores.index(max(scores))]
         assert answer.score == pytest.approx(max(scores), abs=1e-4)
     Vocabulary(pair.vocabulary.words[:2:-1]).save(tmp_path / "vocabulary.txt")
     with pytest.raises(ValueError, match="`nade` must have the vocabulary of `model`"):
-        NadeFiller.load(tmp_path, pair)
+        NadeSamples.load(tmp_path, pair.vocabulary)
 
 
 @pytest.mark.parametrize("lengths", ["paper", "unknown"])
@@ -314,8 +313,7 @@ def test_nade_looks_where_the_searches_look_and_is_ranked_as_they_are(
     home: Path, tmp_path: Path, lengths: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With samples that are the search's own fills, it must choose what the search chose."""
-    filler = make_nade(home, tmp_path)
-    pair = filler.pair
+    filler, pair = make_nade(home, tmp_path)
     examples = [
         Example(1, 1, "", ("a", "man"), ("rides", "a"), ("wave",)),
         Example(2, 2, "", ("a",), ("cat",), ("in", "a", "tree")),
@@ -327,10 +325,8 @@ def test_nade_looks_where_the_searches_look_and_is_ranked_as_they_are(
         )
 
     monkeypatch.setattr(NADE, "fill", search)
-    for found, wanted in zip(
-        filler(Method("nade", 3), examples, lengths), pair(Method("bibs", 3), examples, lengths), strict=True
-    ):
-        assert found.words == wanted.words
+    for found, wanted in zip(filler(pair, examples, 3, lengths), fill(pair, "bibs", 3, examples, lengths), strict=True):
+        assert found.fill == wanted.fill
         assert found.score == pytest.approx(wanted.score, abs=1e-4)
 
 
@@ -354,3 +350,89 @@ def test_a_compact_table_holds_every_number_in_its_place() -> None:
         "|---|---|---|",
         "| a | .25 / -.50 | **10.0** / n/a |",
     ]
+
+
+# Models and methods of one's own, and what the report says of them
+
+
+def first_word_again(pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
+    return pair.score(examples, [example.before[:1] * len(example.blank) for example in examples])
+
+
+def counted(lines: list[str]) -> Infiller:
+    return Infiller.from_corpus([*lines, " ".join(WORDS)])
+
+
+def test_any_pair_is_evaluated_by_methods_of_ones_own(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS, "again", ("The first word again", first_word_again))
+    settings = CaptionSettings(removed=(50,), methods="again,forward,bibs", num_rounds=1)
+    infiller = counted(["a man rides a wave", "the old dog sits on the mat"])
+    found = evaluate_captions(infiller, home / "data.json", output=tmp_path / "run", settings=settings)
+    (cell,) = found.run.cells
+    for example, each in zip(cell.examples, found.run.of(cell, found.run.methods[0]), strict=True):
+        assert each.fill.split() == [example.before[0]] * len(example.blank)
+        whole = [infiller.vocabulary.start, *infiller.vocabulary.encode(example.filled(each.fill.split()))]
+        (expected,) = infiller.forward.start([[*whole, infiller.vocabulary.end]])[2]
+        assert each.forward_score == pytest.approx(float(expected), abs=1e-4)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "The first word again" in page
+    again = evaluate_captions(infiller, home / "data.json", output=tmp_path / "run", settings=settings)
+    assert again.results.rows == found.results.rows
+    other = counted(["a man rides a wave", "the old dog sits on the street"])
+    with pytest.raises(ValueError, match="cannot go on with other settings: `model` was"):
+        evaluate_captions(other, home / "data.json", output=tmp_path / "run", settings=settings)
+
+
+def test_a_model_is_known_again_by_what_it_has_learnt() -> None:
+    one, same, other = (counted([line]) for line in ("a man sits", "a man sits", "a cat sits"))
+    assert fingerprint(one.forward) == fingerprint(same.forward) != fingerprint(other.forward)
+    assert fingerprint(one.forward) != fingerprint(one.backward)
+    assert fingerprint(one.forward, "a") != fingerprint(one.forward, "b")
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(2, 3)
+    before = fingerprint(linear)
+    assert before == fingerprint(copy.deepcopy(linear))
+    torch.nn.init.zeros_(linear.bias)
+    assert fingerprint(linear) != before
+    functions = (from_next_token(lambda tokens: torch.zeros(3), 3), from_next_token(lambda tokens: torch.ones(3), 3))
+    assert fingerprint(functions[0]) == fingerprint(functions[1])  # a function has no weights to look at
+
+
+def test_the_report_says_what_is_true_of_the_methods_that_were_run(home: Path, tmp_path: Path) -> None:
+    evaluate(home, tmp_path / "run", with_features=False, methods="gsn,bibs", lengths=("known", "unknown"))
+    page = (tmp_path / "run" / "report.html").read_text()
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    assert "on which GSN (ordered) and BiBS do not all agree" in body
+    assert "seeing what is left" in body
+    assert not re.search(r"[{}]|num_beams|length_prior|None", re.sub(r"base64,[^\"]*", "", body))
+    for head in re.findall(r"<thead>.*?</thead>", body, flags=re.DOTALL):
+        assert head.rpartition("<tr>")[2].count("<th") <= 11  # all of them are seen on a page of 1,280 pixels
+    text = (tmp_path / "run" / "table.md").read_text()
+    assert "The blank alone, unknown length" in text
+    tables = re.findall(r"^### .*", text, flags=re.MULTILINE)
+    assert len(tables) == len(set(tables))
+
+
+def test_only_what_is_better_than_another_stands_out() -> None:
+    rows = tuple({"removed": 50, "lengths": "known", "method": method, "CIDEr": 0.0} for method in ("forward", "bibs"))
+    results = results_module.Results({}, rows, labels={"forward": "f", "bibs": "b"})
+    assert "**" not in to_markdown(metric_table(results, "", ["CIDEr"], "known"))
+
+
+@pytest.mark.skipif(not hasattr(torch, "_int_mm"), reason="needs the int8 products of torch")
+def test_an_infiller_is_evaluated_in_its_own_precision(home: Path, tmp_path: Path) -> None:
+    found = {}
+    for precision in ("float32", "int8"):
+        infiller = Infiller.from_pretrained(home / "model", precision=precision)
+        settings = CaptionSettings(removed=(50,), methods="bibs", num_rounds=1)
+        run = evaluate_captions(infiller, home / "data.json", output=tmp_path / precision, settings=settings).run
+        assert run.settings["precision"] == precision
+        found[precision] = run
+        other = Infiller.from_pretrained(home / "model", precision="int8" if precision == "float32" else "float32")
+        with pytest.raises(ValueError, match="cannot go on with other settings: `precision` was"):
+            evaluate_captions(other, home / "data.json", output=tmp_path / precision, settings=settings)
+    for key, each in found["int8"].completions.items():  # what is returned is scored in float32
+        if each.fill == found["float32"].completions[key].fill:
+            assert each.score == pytest.approx(found["float32"].completions[key].score, abs=1e-4)

@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bibs.evaluation.samples import Line, Sample, find_picture, merge_equal, samples_html, samples_markdown
+from bibs.evaluation.report import Report, render_page
+from bibs.evaluation.results import Results
+from bibs.evaluation.samples import Gallery, Line, Sample, find_picture, merge_equal, samples_markdown
 
 LINES = st.lists(st.tuples(st.sampled_from(["a", "b c", "d"]), st.booleans()), min_size=1, max_size=8).map(
     lambda fills: [Line((f"m{n}",), fill, float(n), ours=f"m{n}" if own else "") for n, (fill, own) in enumerate(fills)]
 )
+
+
+def page_of(sample: Sample) -> str:
+    return render_page(Report("t", "l", Results({}, ()), (), (), galleries=(Gallery("g", "c", (sample,)),)))
 
 
 @given(lines=LINES, truth=st.sampled_from(["a", "d", "e"]))
@@ -31,7 +37,7 @@ def test_merged_lines_hold_every_label_once_and_every_fill_once(lines: list[Line
 
 def test_text_in_a_sample_is_shown_and_never_run(tmp_path: Path) -> None:
     lines = (Line(("People",), "<b>", truth=True), Line(("BiBS",), "<b>", -1.25, ours="BiBS"))
-    page = samples_html([Sample("a & b", "c", lines)])
+    page = page_of(Sample("a & b", "c", lines))
     assert "&lt;b&gt;" in page
     assert "a &amp; b" in page
     assert "<u><b>" not in page
@@ -45,9 +51,9 @@ def test_a_picture_is_found_in_its_folder_and_inlined_small(tmp_path: Path) -> N
     image.new("RGB", (900, 600), "red").save(tmp_path / "train2017" / "7.png")
     found = find_picture(tmp_path, "somewhere/7.png")
     assert found == tmp_path / "train2017" / "7.png"
-    page = samples_html([Sample("a", "b", (Line(("People",), "x", truth=True),), found)])
+    page = page_of(Sample("a", "b", (Line(("People",), "x", truth=True),), found))
     assert 'src="data:image/jpeg;base64,' in page
     assert len(page) < 20_000
     assert find_picture(tmp_path, "8.png") is None
     (tmp_path / "9.png").write_bytes(b"no picture")
-    assert "<img" not in samples_html([Sample("a", "b", (), tmp_path / "9.png")])
+    assert "<img" not in page_of(Sample("a", "b", (), tmp_path / "9.png"))

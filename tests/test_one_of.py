@@ -62,8 +62,23 @@ def test_with_wide_beams_the_best_of_all_fills_is_found(method, template):
     assert fills[0].score == pytest.approx(total(best), abs=1e-4)
 
 
+@pytest.mark.parametrize("method", ["bibs", "exact"])
+@pytest.mark.parametrize("required", [[4], [3, 5], [(3, 5)], [(5, 3), 2], [(4, 2, 3)]])
+def test_a_word_or_phrase_that_must_appear_may_stand_in_it(method, required):
+    template = [0, CHOICE, None, OneOf((3, 5)), 1]
+
+    def holds(tokens, phrase) -> bool:
+        return any(tokens[place : place + len(phrase)] == phrase for place in range(len(tokens)))
+
+    phrases = [each if isinstance(each, tuple) else (each,) for each in required]
+    possible = [fill for fill in every_fill(template, banned=(0, 1)) if all(holds(fill, each) for each in phrases)]
+    options = {"banned": (0, 1), "num_beams": 40, "num_return_sequences": max(1, len(possible))}
+    (fills,) = fill_templates(FORWARD, BACKWARD, [template], method=method, must_include=[required], **options)
+    assert [fill.tokens for fill in fills] == sorted(possible, key=total, reverse=True)
+
+
 @pytest.mark.parametrize("method", [method for method in SEARCHES if method != "exact"])
-def test_it_stands_beside_gaps_words_that_must_appear_and_answers_that_differ(method):
+def test_it_stands_beside_gaps_and_answers_that_differ(method):
     template = [0, CHOICE, Gap(1, 2), 1]
     options = {"banned": (0, 1), "num_beams": 40, "num_return_sequences": 3}
     for more in ({"must_include": [[4]]}, {"must_include": [[3, 5]]}, {"diversity_penalty": 2.0}, {}):

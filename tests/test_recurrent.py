@@ -138,7 +138,7 @@ def test_long_contexts_scored_in_several_parts_keep_their_owners(monkeypatch: py
     model = make(SHAPES[4])
     contexts = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10], [3, 2]]
     whole = model.start(contexts)[2]
-    monkeypatch.setattr("bibs.models.recurrent.SCORED_ROWS", 2)
+    monkeypatch.setattr("bibs.models.decoding.SCORED_ROWS", 2)
     torch.testing.assert_close(model.start(contexts)[2], whole)
 
 
@@ -222,7 +222,7 @@ def test_weights_of_an_older_model_read_pictures_as_they_come(tmp_path) -> None:
     loaded = RecurrentModel.load(tmp_path / "older.safetensors", config)
     vectors = torch.randn(3, 5)
     # To the last bit: taking away 0 and multiplying by 1 changes nothing.
-    torch.testing.assert_close(loaded._first_inputs(vectors, 3), model.condition(vectors), rtol=0, atol=0)
+    torch.testing.assert_close(loaded.first_inputs(vectors, 3), model.condition(vectors), rtol=0, atol=0)
 
 
 def test_vectors_of_another_encoder_are_refused_with_the_name_of_the_right_one() -> None:

@@ -295,8 +295,12 @@ def test_the_likelihood_is_that_of_stepping_through_every_caption(sources: Sourc
         for sentence in image["sentences"]:
             tokens = [words.start, *words.encode(sentence["tokens"]), words.end]
             picture = [features[image["cocoid"]]]
-            total["forward"] -= forward.start([tokens], picture)[2].item()
-            total["backward"] -= backward.start([tokens[::-1]], picture)[2].item()
+            for name, model, order in (("forward", forward, 1), ("backward", backward, -1)):
+                first, *rest = tokens[::order]
+                log_probs, state, _ = model.start([[first]], picture)
+                for token in rest:
+                    total[name] -= log_probs[0, token].item()
+                    log_probs, state = model.step(torch.tensor([token]), state)
             count += len(tokens) - 1
     assert found["tokens"] == count
     for name, score in total.items():

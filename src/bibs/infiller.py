@@ -20,6 +20,7 @@ from bibs.constraints import least_words
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
 from bibs.methods import Options, find_fills, pick_settings, say_if_fewer
 from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
+from bibs.models.int8 import choose_precision, in_precision
 from bibs.models.ngram import NGramModel
 from bibs.pictures import PictureReader
 from bibs.search import Fill, StepModel, TracedPass
@@ -63,11 +64,14 @@ class Infiller:
         length_prior: LengthPrior = UNFITTED,
         max_words: int = MAX_WORDS,
         device: torch.device | str | None = None,
+        precision: str = "auto",
     ) -> None:
         """`encoder` turns pictures into the vectors that the models are conditioned on.
 
         `length_prior` says how fills of different lengths compare; `bibs calibrate` fits one. `max_words` is the most
-        that a template may have.
+        that a template may have. `precision` is that of the passes: "float32"; "int8", several times as fast for
+        recurrent models where the processor has the instructions; or "auto", int8 where it has them. Scores are
+        float32 in any case. `self.precision` says which it became.
         """
         if not isinstance(vocabulary, Vocabulary):
             raise ValueError(f"`vocabulary` must be a Vocabulary, but is {vocabulary!r:.60}")
@@ -82,6 +86,7 @@ class Infiller:
                 )
         self.forward = _on_device(forward, device)
         self.backward = _on_device(backward, device)
+        self.precision = choose_precision(precision, (self.forward, self.backward))
         self.vocabulary = vocabulary
         self.length_prior = length_prior
         self.max_words = _whole_number("max_words", max_words)
@@ -94,6 +99,7 @@ class Infiller:
         *,
         max_words: int = MAX_WORDS,
         device: torch.device | str | None = None,
+        precision: str = "auto",
     ) -> Infiller:
         """Load a model directory; without one, the caption model that comes with the package."""
         path = PRETRAINED if directory is None else _path(directory)
@@ -105,6 +111,7 @@ class Infiller:
             length_prior=load_length_prior(path),
             max_words=max_words,
             device=device,
+            precision=precision,
         )
 
     @classmethod
@@ -233,8 +240,8 @@ class Infiller:
         given = [conditions[place] for place in parsed]
         banned = (self.vocabulary.start, self.vocabulary.end, self.vocabulary.unk, *bad)
         found = find_fills(
-            self.forward,
-            self.backward,
+            in_precision(self.forward, self.precision),
+            in_precision(self.backward, self.precision),
             [template.row(self.vocabulary) for template in parsed.values()],
             method=method,
             conditions=None if all(condition is None for condition in given) else given,

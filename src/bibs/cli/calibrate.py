@@ -9,44 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bibs.cli.eval_options import (
-    BUNDLED,
-    AsJson,
-    Beams,
-    Data,
-    Model,
-    Removed,
-    Rounds,
-    Seed,
-    VectorIds,
-    Vectors,
-    Workers,
-    load_vectors,
-    parse_numbers,
-)
+from bibs.cli.eval_options import BUNDLED, Removed, SearchOptions, parse_numbers, with_options
 from bibs.cli.stopping import begins_anew
 
 if TYPE_CHECKING:
     from bibs.evaluation.calibration import Calibration
 
 
+@with_options
 def calibrate(
-    data: Data,
-    model: Model = BUNDLED,
-    features: Vectors = None,
-    feature_ids: VectorIds = None,
+    options: SearchOptions,
     split: Annotated[str, typer.Option(help="The split to fit on; never test.")] = "val",
     removed: Removed = "25,50,75",
     limit: Annotated[int, typer.Option(help="Pictures to fit on, at most.")] = 300,
-    seed: Seed = 0,
-    num_beams: Beams = 5,
-    num_rounds: Rounds = 4,
     output: Annotated[
         Path | None,
         typer.Option(help="A directory for lengths.json, or a .json file; the model directory, unless told."),
     ] = None,
-    workers: Workers = None,
-    as_json: AsJson = False,
 ) -> None:
     """Fit what a word more is worth, so that blanks of unknown length (`___`) are neither too short nor too long.
 
@@ -56,30 +35,25 @@ def calibrate(
     from bibs.evaluation.calibration import CalibrationSettings
     from bibs.evaluation.calibration import calibrate as run
 
-    if model == BUNDLED and output is None:
+    if options.model == BUNDLED and output is None:
         raise ValueError("`--output` must say where the weights go, since the bundled model is left as it is")
-    settings = CalibrationSettings(
-        split=split,
-        removed=parse_numbers(removed, "removed"),
-        limit=limit,
-        seed=seed,
-        num_beams=num_beams,
-        num_rounds=num_rounds,
-    )
+    shares = parse_numbers(removed, "removed")
+    searching = {name: getattr(options, name) for name in ("seed", "num_beams", "num_rounds")}
+    settings = CalibrationSettings(split=split, removed=shares, limit=limit, **searching)
     with begins_anew(), progress_bars() as progress:
         result = run(
-            data=data,
-            model=model,
+            data=options.data,
+            model=options.model,
             output=output,
-            features=load_vectors(features, feature_ids),
+            features=options.load_features(),
             settings=settings,
-            workers=workers or count_cores(),
+            workers=options.workers or count_cores(),
             progress=progress,
         )
-    if as_json:
+    if options.as_json:
         print(json.dumps(asdict(result), indent=2))
     else:
-        show(result, output or model)
+        show(result, output or options.model)
 
 
 def show(result: Calibration, place: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 from rich.table import Table as RichTable
 
-from bibs.evaluation.results import Results
+from bibs.evaluation.report import Report
 from bibs.evaluation.runs import Progress
-from bibs.evaluation.tables import Table, metric_table
+from bibs.evaluation.tables import Table
 
 
 @contextmanager
@@ -39,29 +39,23 @@ def progress_bars() -> Iterator[Progress]:
         yield show
 
 
-def show_results(results: Results, metrics: Sequence[str], output: Path) -> None:
-    for lengths in dict.fromkeys(row["lengths"] for row in results.rows):
-        show_table(metric_table(results, f"{lengths} length", metrics, lengths))
-    show_written(results.notes, output)
+def show_report(report: Report, output: Path) -> None:
+    console = Console()
+    for table in report.tables:
+        show_table(table)
+    for note in report.results.notes:
+        console.print(note, highlight=False)
+    console.print(f"Written to {output}: results.json, table.md, table.tex, plots, report.html", highlight=False)
 
 
 def show_table(table: Table) -> None:
     """One table on the terminal for each group of columns, so that each is narrow enough."""
-    begin = 0
-    for group, columns in table.groups:
-        shown = RichTable("", *columns, title=", ".join(filter(None, (group, table.title))))
-        for label, entries in table.rows:
-            cells = entries[begin : begin + len(columns)]
+    for part in table.split():
+        ((group, columns),) = part.groups
+        shown = RichTable(table.corner, *columns, title=", ".join(filter(None, (group, table.title))))
+        for label, cells in part.rows:
             shown.add_row(label, *(f"[bold]{cell.text}[/bold]" if cell.best else cell.text for cell in cells))
         Console().print(shown)
-        begin += len(columns)
-
-
-def show_written(notes: Sequence[str], output: Path) -> None:
-    console = Console()
-    for note in notes:
-        console.print(note, highlight=False)
-    console.print(f"Written to {output}: results.json, table.md, table.tex, plots, report.html", highlight=False)
 
 
 def count_cores() -> int:

@@ -47,7 +47,8 @@ def fill(
         Path | None, typer.Option(help="A picture that the templates describe, unless a row has its own.")
     ] = None,
     must_include: Annotated[
-        list[str] | None, typer.Option(help="A word that must stand in a blank of every template; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A word, or a phrase, that must stand in a blank of every template; may be repeated."),
     ] = None,
     bad_word: Annotated[
         list[str] | None, typer.Option(help="A word that never fills a blank; may be repeated.")
@@ -70,6 +71,9 @@ def fill(
         str, typer.Option(help="Where the search begins: both ends, backward (the paper) or forward.")
     ] = "both",
     max_words: Annotated[int, typer.Option(help="The most words that a template may have.")] = 100,
+    precision: Annotated[
+        str, typer.Option(help="Of the search: float32, int8 (faster) or auto. Scores are float32 in any case.")
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="For the methods that sample.")] = 0,
     scores: Annotated[
         bool, typer.Option("--scores", help="A score and a tab before each completion, as with -n above 1.")
@@ -96,7 +100,7 @@ def fill(
 
         infiller = Infiller.from_corpus((line for _, line in read_lines(corpus)), order=order, max_words=max_words)
     else:
-        infiller = Infiller.from_pretrained(model, max_words=max_words)
+        infiller = Infiller.from_pretrained(model, max_words=max_words, precision=precision)
     picture = None if image is None else infiller.encode(image)
     options: dict[str, Any] = {
         "must_include": must_include or [],

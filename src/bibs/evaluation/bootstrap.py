@@ -6,7 +6,9 @@ middle of the resampled values.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,15 @@ def estimate_difference(measure: Measure, other: Measure, weights: Floats) -> Es
         )
     differences = measure.resampled(weights) - other.resampled(weights)
     return Estimate(measure.value - other.value, _middle(differences))
+
+
+def estimate_each(measures: Mapping[str, Measure], names: Iterable[str], weights: Floats) -> dict[str, Any]:
+    """Name -> value and name_ci -> 95 % interval, as a row of results holds them; None for what was not measured."""
+    row: dict[str, Any] = {}
+    for name in names:
+        found = estimate(measures[name], weights) if name in measures else None
+        row |= {name: found and found.value, f"{name}_ci": found and list(found.interval)}
+    return row
 
 
 def _middle(values: Floats) -> tuple[float, float]:

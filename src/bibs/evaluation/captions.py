@@ -1,120 +1,84 @@
-"""Fill-in-the-blank captioning (the paper's Table 1): every method, every share of words removed, one command."""
+"""Fill-in-the-blank captioning (the paper's Table 1): every method, every share of words removed, one call."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bibs.data import CaptionedImage, Features, read_captions
-from bibs.evaluation.completions import Completing, Completion
-from bibs.evaluation.methods import (
-    LENGTHS,
-    Fillers,
-    Method,
-    PairFiller,
-    fingerprint_model,
-    needed_features,
-    parse_methods,
+from typing_extensions import Unpack
+
+from bibs.data import CaptionedImage, read_captions
+from bibs.evaluation.comparison import Layout, comparison_report
+from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
+from bibs.evaluation.methods import NadeSamples
+from bibs.evaluation.metrics import require_metrics
+from bibs.evaluation.report import Report
+from bibs.evaluation.results import compare_methods
+from bibs.evaluation.runs import Run
+from bibs.evaluation.tasks import Cell, Words, caption_examples, draw_captions, images_of
+from bibs.infiller import Infiller
+
+LAYOUT = Layout(
+    title="Fill-in-the-blank captioning",
+    main=("CIDEr", "Bleu_4", "METEOR"),
+    more=(
+        ("The blank alone", ("blank_CIDEr", "blank_Bleu_1", "blank_METEOR", "exact_match", "token_accuracy")),
+        ("Whole sentence, more metrics", ("Bleu_1", "Bleu_2", "Bleu_3", "S", "seconds")),
+    ),
 )
-from bibs.evaluation.nade import NadeFiller
-from bibs.evaluation.outputs import CAPTIONS, Finished, require_extras, write_outputs
-from bibs.evaluation.results import compute_results
-from bibs.evaluation.runs import Cell, Progress, Run
-from bibs.evaluation.tasks import Example, Words, caption_examples, draw_captions
-from bibs.models.directory import load_length_prior, load_models
+LEAD = (
+    "Words are removed from the middle of a caption, and each method fills them in again, seeing {}what is left. The "
+    "caption itself is the one reference."
+)
 
 
 @dataclass(frozen=True)
-class CaptionSettings:
-    """What is blanked and how it is filled. `removed` are percentages; `methods` as `parse_methods` reads them."""
+class CaptionSettings(Settings):
+    """What is blanked and how it is filled. `removed` are percentages."""
 
-    split: str = "test"
     removed: tuple[int, ...] = (25, 50, 75)
-    lengths: tuple[str, ...] = ("known",)
-    methods: str = "all"
-    limit: int | None = None
-    seed: int = 0
-    num_beams: int = 5
-    num_rounds: int = 4
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.removed or len(set(self.removed)) < len(self.removed):
             raise ValueError(f"`removed` must be distinct percentages, at least one, but are {list(self.removed)}")
-        for name in self.lengths or ("",):
-            if name not in LENGTHS:
-                raise ValueError(f"`lengths` must be among {', '.join(LENGTHS)}, but hold {name!r}")
-        if self.num_beams < 1:
-            raise ValueError(f"`num_beams` must be at least 1, but is {self.num_beams}")
-        if self.num_rounds < 0:
-            raise ValueError(f"`num_rounds` must be at least 0, but is {self.num_rounds}")
-
-    def parsed_methods(self, more: Sequence[str] = ()) -> tuple[Method, ...]:
-        """`more` can be had besides the searches."""
-        return parse_methods(self.methods, num_beams=self.num_beams, more=more)
 
 
 def evaluate_captions(
+    infiller: Infiller,
+    data: Path | str,
     *,
-    data: Path,
-    model: Path,
-    output: Path,
-    features: Features | None = None,
+    settings: CaptionSettings = CaptionSettings(),
     nade: Path | None = None,
-    images: Path | None = None,
-    settings: CaptionSettings,
-    workers: int = 1,
-    progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> Finished:
-    """Fill, measure, compare, and write it all to `output`.
+    """Blank captions, fill them with the infiller's two models by every method, measure, and write it to `output`.
 
-    What an earlier, interrupted run of the same settings filled is not filled again.
+    `data` is a file of captions (docs/data.md), `nade` a directory that `bibs train --missing` wrote; `How` says what
+    else can be told.
     """
-    require_extras()
-    methods = settings.parsed_methods(("nade",) if nade else ())
-    cells, notes = caption_cells(data, settings)
-    if features is not None:
-        features = needed_features(features, [example for cell in cells for example in cell.examples])
-    forward, backward, vocabulary = load_models(model)
-    prior = load_length_prior(model)
-    pair = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed, prior)
-    missing = NadeFiller.load(nade, pair) if nade else None
-    told = {
-        "task": "captions",
-        **asdict(settings),
-        "methods": [method.key for method in methods],
-        "data": fingerprint_examples(cells),
-        "features": None if features is None else fingerprint_features(features, cells),
-        "model": fingerprint_model(model),
-        "nade": missing.fingerprint() if missing else None,
-        "length_prior": asdict(prior) if "unknown" in settings.lengths else None,
-    }
-    run = Run(output, told, Completion)
-    filler = Fillers(pair, {"nade": missing} if missing else {})
-    run.work_through(cells, methods, Completing(filler), workers=workers, progress=progress)
-    results = compute_results(run, cells, methods, told, notes=notes, seed=settings.seed, progress=progress)
-    finished = Finished(run, tuple(cells), methods, results)
-    write_outputs(finished, CAPTIONS, images=images)
-    return finished
+    require_metrics()
+    cells, notes = caption_cells(Path(data), settings)
+    pair = open_pair(infiller, cells, settings, how)
+    methods = settings.parsed_methods({"nade": NadeSamples.load(nade, pair.vocabulary)} if nade else {})
+
+    def describe(run: Run) -> Report:
+        results = compare_methods(run, notes=notes, seed=settings.seed, progress=how.get("progress"))
+        lead = LEAD.format("the picture and " if pair.features else "")
+        return comparison_report(LAYOUT, lead, results, run, how.get("images"))
+
+    return carry_out("captions", pair, cells, methods, settings, how, describe)
 
 
 def caption_cells(data: Path, settings: CaptionSettings) -> tuple[list[Cell], list[str]]:
     """The blanked captions, and what a reader of the numbers should know of them."""
     images = list(read_captions(data))
-    wanted = [image for image in images if image.split == settings.split]
-    if not wanted:
-        held = ", ".join(sorted({image.split for image in images}))
-        raise ValueError(f"{data} has no split {settings.split!r}, only {held}")
-    captions = draw_captions(wanted, seed=settings.seed, limit=settings.limit)
+    captions = draw_captions(images_of(images, settings.split, data), seed=settings.seed, limit=settings.limit)
     cells = []
     for removed in settings.removed:
         cut = caption_examples(captions, removed=removed)
-        cells += [
-            Cell("captions", settings.split, removed, lengths, cut.examples, cut.skipped)
-            for lengths in settings.lengths
-        ]
+        cells += [Cell("captions", settings.split, removed, lengths, *cut) for lengths in settings.lengths]
     return cells, [_seen_in_training(images, captions)]
 
 
@@ -124,15 +88,3 @@ def _seen_in_training(images: Sequence[CaptionedImage], captions: Sequence[tuple
         return "The data has no training split to look for the captions in."
     seen = sum(words in training for _, words in captions)
     return f"{seen} of the {len(captions)} captions also stand, word for word, in the training split of the data."
-
-
-def fingerprint_examples(cells: Sequence[Cell]) -> str:
-    digest = hashlib.sha256()
-    for cell in cells:
-        digest.update(repr((cell.name, cell.examples)).encode())
-    return digest.hexdigest()[:16]
-
-
-def fingerprint_features(features: Features, cells: Sequence[Cell]) -> str:
-    examples: dict[Any, Example] = {example.image_id: example for cell in cells for example in cell.examples}
-    return hashlib.sha256(features.rows(list(examples)).tobytes()).hexdigest()[:16]

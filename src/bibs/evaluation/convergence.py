@@ -6,187 +6,197 @@ plain pass (the paper's "Init") and after every pass that follows; the paper giv
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import Unpack
 
-from bibs.data import Features
-from bibs.evaluation.bootstrap import draw_resamples, estimate
-from bibs.evaluation.captions import CaptionSettings, caption_cells, fingerprint_examples, fingerprint_features
-from bibs.evaluation.methods import OURS, Method, PairFiller, fingerprint_model, needed_features
+from bibs.evaluation.bootstrap import draw_resamples, estimate_each
+from bibs.evaluation.captions import CaptionSettings, caption_cells
+from bibs.evaluation.experiment import Finished, How, carry_out, open_pair
+from bibs.evaluation.methods import METHODS, OURS, Method
 from bibs.evaluation.metrics import mean_measure
-from bibs.evaluation.runs import Cell, Progress, Run
-from bibs.evaluation.tasks import Example, ImageId
-from bibs.models.directory import load_models
-from bibs.search import Fill, TracedPass
+from bibs.evaluation.pair import Answer, Pair
+from bibs.evaluation.plots import COLOURS, Plot, add_legend, distinct, draw_curve, make_panels
+from bibs.evaluation.report import Report
+from bibs.evaluation.results import Results
+from bibs.evaluation.runs import Completion, Run
+from bibs.evaluation.samples import Gallery, Line, make_gallery
+from bibs.evaluation.tables import Column, Row, Table, lay_out, share_of
+from bibs.evaluation.tasks import Cell, Example, share_label
+from bibs.infiller import Infiller
+from bibs.search import TracedPass
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "How fast Bidirectional Beam Search settles"
+LEAD = (
+    "A first, plain pass runs right to left; then passes alternate, each steered by the last. The joint log "
+    "probability is the mean over both models and all words, the sentence end included."
+)
+SAMPLE_CHOICE = (
+    "The first sentences of the random order whose top fill changed at least twice. Init is a plain search from right "
+    "to left; the number is S, the joint log probability of the whole sentence."
+)
+TRUTH = "truth"
 
 
-@dataclass(frozen=True)
-class Trace:
-    """One example, pass by pass; a search that settled has no further passes."""
-
-    cell: str
-    method: str
-    key: ImageId
-    before: str
-    after: str
-    truth: str
-    fills: list[str]  # the top fill of each pass
-    scores: list[float]  # its S
-    settled: bool  # the last pass found what the one before it in its direction had found
-    answer: str
-    score: float  # S of the answer: the best fill of any beam of any pass
-    truth_score: float
-    truth_known: bool  # every word of the truth is in the vocabulary
-    seconds: float
-
-    @property
-    def scale(self) -> float:
-        """2 (T + 1): what makes the scores of sentences of several lengths comparable."""
-        return 2 * (len(f"{self.before} {self.truth} {self.after}".split()) + 1)
+def follow_passes(pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
+    """BiBS as the paper starts it, with the top fill of each pass and its S; a search that settled has no more."""
+    found = pair.search(examples, lengths, num_beams=num_beams, start="backward", trace=True)
+    answers = []
+    for example, fills in zip(examples, found, strict=True):
+        trace = fills[0].trace if fills else ()
+        tops = [" ".join(pair.words_in_blank(example, each.tokens)) for each in trace]
+        scores = [each.score for each in trace]
+        answers.append(pair.answer(example, fills, {"fills": tops, "scores": scores, "settled": _settled(trace)}))
+    return answers
 
 
-@dataclass(frozen=True)
-class Convergence:
-    run: Run[Trace]
-    cells: tuple[Cell, ...]
-    method: Method
-    settings: dict[str, Any]
-    rows: tuple[dict[str, Any], ...]
-    answers: tuple[dict[str, Any], ...]
-    notes: tuple[str, ...]
-
-    def json(self) -> dict[str, Any]:
-        return {
-            "settings": self.settings,
-            "notes": list(self.notes),
-            "rows": list(self.rows),
-            "answers": list(self.answers),
-        }
-
-
-def evaluate_convergence(
-    *,
-    data: Path,
-    model: Path,
-    output: Path,
-    features: Features | None = None,
-    settings: CaptionSettings,
-    workers: int = 1,
-    progress: Progress | None = None,
-) -> Convergence:
-    """Search with a trace and follow every pass. `settings.methods` is not looked at: only BiBS has passes."""
-    cells, notes = caption_cells(data, settings)
-    if features is not None:
-        features = needed_features(features, [example for cell in cells for example in cell.examples])
-    forward, backward, vocabulary = load_models(model)
-    method = Method(OURS, settings.num_beams)
-    told = {
-        **asdict(settings),
-        "task": "convergence",
-        "methods": [method.key],
-        "data": fingerprint_examples(cells),
-        "features": None if features is None else fingerprint_features(features, cells),
-        "model": fingerprint_model(model),
-    }
-    run = Run(output, told, Trace)
-    filler = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed, start="backward")
-    run.work_through(cells, [method], Tracing(filler), workers=workers, progress=progress)
-    num_passes = 2 * settings.num_rounds + 1
-    rows = [row for cell in cells for row in pass_rows(cell, run.of(cell, method), num_passes, settings.seed)]
-    answers = [_answers(cell, run.of(cell, method)) for cell in cells]
-    return Convergence(run, tuple(cells), method, told, tuple(rows), tuple(answers), tuple(notes))
-
-
-@dataclass(frozen=True)
-class Tracing:
-    """Work that searches a slice with a trace."""
-
-    filler: PairFiller
-
-    def __call__(self, cell: Cell, method: Method, examples: Sequence[Example]) -> list[Trace]:
-        began = time.process_time()
-        found = self.filler.search(method, examples, trace=True)
-        seconds = (time.process_time() - began) / len(examples)
-        truths = self.filler.score(examples, [example.blank for example in examples])
-        return [
-            _trace(self.filler, cell, method, example, fills[0], truth.score, seconds)
-            for example, fills, truth in zip(examples, found, truths, strict=True)
-        ]
-
-
-def _trace(
-    filler: PairFiller, cell: Cell, method: Method, example: Example, fill: Fill, truth_score: float, seconds: float
-) -> Trace:
-    return Trace(
-        cell=cell.name,
-        method=method.key,
-        key=example.key,
-        before=" ".join(example.before),
-        after=" ".join(example.after),
-        truth=" ".join(example.blank),
-        fills=[" ".join(filler.words_in_blank(example, each.tokens)) for each in fill.trace],
-        scores=[each.score for each in fill.trace],
-        settled=_settled(fill.trace),
-        answer=" ".join(filler.words_in_blank(example, fill.tokens)),
-        score=fill.score,
-        truth_score=truth_score,
-        truth_known=all(word in filler.vocabulary for word in example.blank),
-        seconds=seconds,
-    )
+def people(pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
+    """What people wrote themselves."""
+    return pair.score(examples, [example.blank for example in examples])
 
 
 def _settled(passes: Sequence[TracedPass]) -> bool:
+    """Whether the last pass found what the one before it in its direction had found."""
     if len(passes) < 3:
         return False
     last, before = ([[tokens for tokens, _ in slot] for slot in each.frontiers] for each in (passes[-1], passes[-3]))
     return last == before and passes[-1].tokens == passes[-3].tokens
 
 
-def pass_rows(cell: Cell, traces: Sequence[Trace], num_passes: int, seed: int = 0) -> list[dict[str, Any]]:
+def evaluate_convergence(
+    infiller: Infiller,
+    data: Path | str,
+    *,
+    settings: CaptionSettings = CaptionSettings(),  # noqa: B008 (it is frozen)
+    **how: Unpack[How],
+) -> Finished:
+    """Search with a trace and follow every pass. `settings.methods` is not looked at: only BiBS has passes."""
+    cells, notes = caption_cells(Path(data), settings)
+    pair = open_pair(infiller, cells, settings, how)
+    ours = Method(OURS, METHODS[OURS][0], settings.num_beams, follow_passes)
+    truth = Method(TRUTH, "People", settings.num_beams, people)
+
+    def describe(run: Run) -> Report:
+        rows: list[Row] = []
+        answers, galleries = [], []
+        for cell in cells:
+            found = run.of(cell, ours)
+            known = (all(word in pair.vocabulary for word in example.blank) for example in cell.examples)
+            truths = [each.score if yes else None for each, yes in zip(run.of(cell, truth), known, strict=True)]
+            rows += pass_rows(cell, found, 2 * settings.num_rounds + 1, settings.seed)
+            answers.append(_answer_row(cell, found, truths))
+            galleries.append(_gallery(cell, found, truths, how.get("images")))
+        results = Results(run.settings, tuple(rows), tuple(notes), run.labels, {"answers": tuple(answers)})
+        plot = Plot("Joint log probability and settled share by pass", "convergence", partial(_draw, rows))
+        return Report(TITLE, LEAD, results, _tables(rows, answers), (plot,), galleries=tuple(galleries))
+
+    return carry_out("convergence", pair, cells, (ours, truth), settings, how, describe)
+
+
+def _scale(each: Completion) -> float:
+    """2 (T + 1): what makes the scores of sentences of several lengths comparable."""
+    return 2 * (len(f"{each.before} {each.truth} {each.after}".split()) + 1)
+
+
+def pass_rows(cell: Cell, found: Sequence[Completion], num_passes: int, seed: int = 0) -> list[Row]:
     """After each pass: the mean joint of its top fill, of the best top fill so far, and the share that has settled."""
-    weights = draw_resamples(len(traces), seed=seed)
-    tops = np.array([_held(trace.scores, num_passes) for trace in traces])  # (n, passes)
-    tops /= np.array([trace.scale for trace in traces])[:, None]
+    weights = draw_resamples(len(found), seed=seed)
+    scores = [each.facts["scores"] for each in found]
+    held = [[some[min(number, len(some) - 1)] for number in range(num_passes)] for some in scores]
+    tops = np.array(held) / np.array([[_scale(each)] for each in found])  # (n, passes)
     best = np.maximum.accumulate(tops, axis=1)
     rows = []
     for number in range(num_passes):
-        settled = [trace.settled and len(trace.scores) <= number + 1 for trace in traces]
-        row: dict[str, Any] = {
-            "task": "convergence",
-            "split": cell.split,
-            "removed": cell.removed,
-            "lengths": cell.lengths,
-            "method": OURS,
-            "n": len(traces),
-            "pass": number,
-            "rounds": number / 2,
-        }
-        for name, values in (("top", tops[:, number]), ("best", best[:, number]), ("settled", settled)):
-            found = estimate(mean_measure(np.asarray(values, dtype=np.float64)), weights)
-            row |= {name: found.value, f"{name}_ci": list(found.interval)}
-        rows.append(row)
+        settled = [each.facts["settled"] and len(each.facts["scores"]) <= number + 1 for each in found]
+        values = {"top": tops[:, number], "best": best[:, number], "settled": np.array(settled, dtype=np.float64)}
+        where = {**cell.where, "task": "convergence", "method": OURS, "n": len(found)}
+        measures = {name: mean_measure(numbers) for name, numbers in values.items()}
+        rows.append({**where, "pass": number, "rounds": number / 2, **estimate_each(measures, measures, weights)})
     return rows
 
 
-def _held(scores: Sequence[float], num_passes: int) -> list[float]:
-    return [scores[min(number, len(scores) - 1)] for number in range(num_passes)]
+def _answer_row(cell: Cell, found: Sequence[Completion], truths: Sequence[float | None]) -> Row:
+    """What was returned in the end, and how often people's own words would have scored higher: the search's misses.
 
-
-def _answers(cell: Cell, traces: Sequence[Trace]) -> dict[str, Any]:
-    """What was returned in the end, and how often people's own words would have scored higher: the search's misses."""
-    known = [trace for trace in traces if trace.truth_known]
-    missed = [trace for trace in known if trace.truth_score > trace.score + 1e-3]
+    `truths` are the scores of those, None where a word is not in the vocabulary.
+    """
+    known = [(each, truth) for each, truth in zip(found, truths, strict=True) if truth is not None]
     return {
         "removed": cell.removed,
-        "n": len(traces),
-        "joint": float(np.mean([trace.score / trace.scale for trace in traces])),
-        "truth_joint": float(np.mean([trace.truth_score / trace.scale for trace in known])) if known else None,
-        "truth_above": len(missed) / len(known) if known else None,
-        "rounds_to_settle": float(np.mean([(len(trace.scores) - 1) / 2 for trace in traces])),
-        "seconds": sum(trace.seconds for trace in traces),
+        "n": len(found),
+        "joint": _mean([each.score / _scale(each) for each in found]),
+        "truth_joint": _mean([truth / _scale(each) for each, truth in known]),
+        "truth_above": _mean([truth > each.score + 1e-3 for each, truth in known]),
+        "rounds_to_settle": _mean([(len(each.facts["scores"]) - 1) / 2 for each in found]),
+        "seconds": sum(each.seconds for each in found),
     }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _tables(rows: Sequence[Row], answers: Sequence[Row]) -> tuple[Table, ...]:
+    title = "Mean joint log probability and share of settled examples after each pass, 95 % intervals"
+    columns = [Column("top", "top fill"), Column("best", "best so far"), Column("settled", "settled", ".1%")]
+    passes = lay_out(title, rows, columns, line=lambda row: _pass_name(row["pass"]), corner="pass")
+    title = "The best of all passes; people's words, where all are in the vocabulary; rounds until settled or stopped"
+    columns = [Column("joint", "joint of the answer"), Column("truth_joint", "joint of people's words")]
+    columns += [Column("truth_above", "people's words score higher", ".1%")]
+    columns += [Column("rounds_to_settle", "rounds", ".2f")]
+    return passes, lay_out(title, answers, columns, line=share_of, group=lambda row: "", corner="removed")
+
+
+def _pass_name(number: int) -> str:
+    return "Init" if number == 0 else f"pass {number} {'→' if number % 2 else '←'}"
+
+
+def _draw(rows: Sequence[Row]) -> Figure:
+    figure, ((left, right),) = make_panels(1, 2)
+    for colour, share in zip(COLOURS, distinct(rows, "removed"), strict=False):
+        here = [row for row in rows if row["removed"] == share]
+        draw_curve(left, here, "pass", "best", colour=colour, label=share_label(share))
+        left.plot([row["pass"] for row in here], [row["top"] for row in here], "--", color=colour, linewidth=1)
+        draw_curve(right, here, "pass", "settled", colour=colour)
+    left.set_title("joint: best so far (line), top of pass (dashes)")
+    right.set_title("share of settled examples")
+    for axis in (left, right):
+        axis.set(xlabel="pass (0 is the plain first one)", xticks=distinct(rows, "pass"))
+    add_legend(figure)
+    return figure
+
+
+def _gallery(cell: Cell, found: Sequence[Completion], truths: Sequence[float | None], images: Path | None) -> Gallery:
+    lines = []
+    for each, truth in zip(found, truths, strict=True):
+        tops = each.facts["fills"]
+        changes = sum(a != b for a, b in pairwise(tops))
+        answer = Line(("Answer",), each.fill, each.score, ours="Answer")
+        lines.append([Line(("People",), each.truth, truth, truth=True), *_steps(each), answer] if changes >= 2 else [])
+    return make_gallery(f"Completions by pass, {share_label(cell.removed)}", SAMPLE_CHOICE, cell, lines, images)
+
+
+def _steps(each: Completion) -> list[Line]:
+    """Each different top fill, in the order in which they came, with the passes that ended with it."""
+    passes: dict[str, list[int]] = {}
+    for number, fill in enumerate(each.facts["fills"]):
+        passes.setdefault(fill, []).append(number)
+    scores = each.facts["scores"]
+    return [Line((_passes_name(numbers),), fill, scores[numbers[0]]) for fill, numbers in passes.items()]
+
+
+def _passes_name(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return _pass_name(numbers[0])
+    first = "Init" if numbers[0] == 0 else f"pass {numbers[0]}"
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{first} to {numbers[-1]}"
+    return ", ".join([first, *map(str, numbers[1:])])

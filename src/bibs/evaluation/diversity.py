@@ -6,196 +6,194 @@ beams, which costs about as much as the M searches of a diverse one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from bibs.data import Features
-from bibs.evaluation.bootstrap import draw_resamples, estimate
-from bibs.evaluation.captions import CaptionSettings, caption_cells, fingerprint_examples, fingerprint_features
-from bibs.evaluation.methods import OURS, Method, PairFiller, fingerprint_model, needed_features
+from typing_extensions import Unpack
+
+from bibs.evaluation.bootstrap import draw_resamples, estimate_each
+from bibs.evaluation.captions import CaptionSettings, caption_cells
+from bibs.evaluation.experiment import Finished, How, carry_out, open_pair
+from bibs.evaluation.methods import OURS, Method
 from bibs.evaluation.metrics import Measure, mean_measure, ratio_measure
-from bibs.evaluation.runs import Cell, Progress, Run
-from bibs.evaluation.tasks import Example, ImageId
-from bibs.methods import fill_templates
-from bibs.models.directory import load_models
+from bibs.evaluation.pair import Answer, Pair
+from bibs.evaluation.plots import COLOURS, Plot, add_legend, distinct, draw_curve, make_panels
+from bibs.evaluation.report import Report
+from bibs.evaluation.results import Results
+from bibs.evaluation.runs import Completion, Run
+from bibs.evaluation.samples import Gallery, Line, make_gallery
+from bibs.evaluation.tables import Column, Row, lay_out
+from bibs.evaluation.tasks import Cell, Example, share_label
+from bibs.infiller import Infiller
 
-MEASURES = ("distinct", "times", "best", "mean", "first_accuracy", "oracle_accuracy", "found")
-"""Distinct words in the M blanks of a sentence, and how many times those without a penalty; S of the best fill and of
-the mean; the share of the true words at their places in the first fill and in the nearest of all; the share of the true
-words that stand in any fill."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Different fills of one blank"
+LEAD = (
+    "Each blank is filled several times. With a penalty, the fills are searched one after the other, and a word loses "
+    "so much for each fill before that holds it. The row with more beams and no penalty is for those who would rather "
+    "spend the time on one wide search."
+)
+COLUMNS = (
+    Column("distinct", "distinct words", ".2f"),  # in the M blanks of a sentence
+    Column("times", "times those without penalty", ".2f"),
+    Column("best", "best S", ".2f"),
+    Column("mean", "mean S", ".2f"),
+    Column("first_accuracy", "first fill: words in place"),  # the share of the true words
+    Column("oracle_accuracy", "nearest fill: words in place"),
+    Column("found", "true words in any fill"),
+    Column("seconds", "CPU seconds", ".1f"),
+)
+SAMPLE_CHOICE = "The first sentences of the random order: all fills without a penalty, and with the middle one tried."
 
 
 @dataclass(frozen=True)
-class Diverse(Method):
-    """BiBS with a diversity penalty."""
+class DiversitySettings(CaptionSettings):
+    """`penalties` to try; 0 is always one. `methods` is not looked at: this is BiBS."""
 
-    penalty: float = 0.0
+    penalties: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+    num_return_sequences: int = 5
 
-    @property
-    def key(self) -> str:
-        return super().key + (f"+{self.penalty:g}" if self.penalty else "")
-
-    @property
-    def label(self) -> str:
-        return f"penalty {self.penalty:g}" + ("" if self.plain else f", B = {self.num_beams}")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.penalties or len(set(self.penalties)) < len(self.penalties) or min(self.penalties) < 0:
+            raise ValueError(f"`penalties` must be distinct numbers of at least 0, but are {list(self.penalties)}")
+        if self.num_return_sequences < 2:
+            raise ValueError(f"`num_return_sequences` must be at least 2, but is {self.num_return_sequences}")
 
 
 @dataclass(frozen=True)
 class Several:
-    """All fills of one blank, best first."""
+    """Fills each blank several times by BiBS with a diversity penalty."""
 
-    cell: str
-    method: str
-    key: ImageId
-    before: str
-    after: str
-    truth: str
-    fills: list[str]
-    scores: list[float]
-    seconds: float
+    num_return_sequences: int
+    penalty: float
 
-    @property
-    def distinct(self) -> int:
-        return len({word for fill in self.fills for word in fill.split()})
-
-    @property
-    def accuracies(self) -> list[float]:
-        """The share of the true words that each fill has in their places."""
-        truth = self.truth.split()
-        return [sum(a == b for a, b in zip(fill.split(), truth, strict=True)) / len(truth) for fill in self.fills]
-
-    @property
-    def found(self) -> float:
-        truth = set(self.truth.split())
-        return len(truth & {word for fill in self.fills for word in fill.split()}) / len(truth)
+    def __call__(self, pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
+        found = pair.search(
+            examples,
+            lengths,
+            num_beams=num_beams,
+            num_return_sequences=self.num_return_sequences,
+            diversity_penalty=self.penalty,
+        )
+        answers = []
+        for example, fills in zip(examples, found, strict=True):
+            words = [" ".join(pair.words_in_blank(example, fill.tokens)) for fill in fills]
+            answers.append(pair.answer(example, fills, {"fills": words, "scores": [fill.score for fill in fills]}))
+        return answers
 
 
-@dataclass(frozen=True)
-class Diversity:
-    run: Run[Several]
-    cells: tuple[Cell, ...]
-    methods: tuple[Diverse, ...]
-    settings: dict[str, Any]
-    rows: tuple[dict[str, Any], ...]
-    notes: tuple[str, ...]
-
-    def json(self) -> dict[str, Any]:
-        return {"settings": self.settings, "notes": list(self.notes), "rows": list(self.rows)}
+def diverse_methods(settings: DiversitySettings) -> tuple[Method, ...]:
+    """Without a penalty; without one but with as many more beams as there are fills; with each penalty."""
+    beams, count = settings.num_beams, settings.num_return_sequences
+    plain, *rest = (
+        Method(OURS + (f"+{penalty:g}" if penalty else ""), f"penalty {penalty:g}", beams, Several(count, penalty))
+        for penalty in sorted({0.0, *settings.penalties})
+    )
+    wide = Method(f"{OURS}@{beams * count}", f"penalty 0, B = {beams * count}", beams * count, Several(count, 0.0))
+    return plain, wide, *rest
 
 
 def evaluate_diversity(
-    *,
-    data: Path,
-    model: Path,
-    output: Path,
-    penalties: Sequence[float],
-    num_return_sequences: int = 5,
-    features: Features | None = None,
-    settings: CaptionSettings,
-    workers: int = 1,
-    progress: Progress | None = None,
-) -> Diversity:
-    """Fill every blank several times, with each penalty. `settings.methods` is not looked at: this is BiBS."""
-    if not penalties or len(set(penalties)) < len(penalties) or min(penalties) < 0:
-        raise ValueError(f"`penalties` must be distinct numbers of at least 0, but are {list(penalties)}")
-    if num_return_sequences < 2:
-        raise ValueError(f"`num_return_sequences` must be at least 2, but is {num_return_sequences}")
-    cells, notes = caption_cells(data, settings)
-    if features is not None:
-        features = needed_features(features, [example for cell in cells for example in cell.examples])
-    forward, backward, vocabulary = load_models(model)
-    wide = Diverse(OURS, settings.num_beams * num_return_sequences, plain=False)
-    plain, *rest = (Diverse(OURS, settings.num_beams, penalty=penalty) for penalty in sorted({0.0, *penalties}))
-    methods = (plain, wide, *rest)
-    told = {
-        **asdict(settings),
-        "task": "diversity",
-        "methods": [method.key for method in methods],
-        "num_return_sequences": num_return_sequences,
-        "data": fingerprint_examples(cells),
-        "features": None if features is None else fingerprint_features(features, cells),
-        "model": fingerprint_model(model),
-    }
-    run = Run(output, told, Several)
-    filler = PairFiller(forward, backward, vocabulary, features, settings.num_rounds, settings.seed)
-    run.work_through(cells, methods, FillingSeveral(filler, num_return_sequences), workers=workers, progress=progress)
-    rows = [row for cell in cells for row in diversity_rows(cell, run, methods, settings.seed)]
-    return Diversity(run, tuple(cells), methods, told, tuple(rows), tuple(notes))
+    infiller: Infiller, data: Path | str, *, settings: DiversitySettings = DiversitySettings(), **how: Unpack[How]
+) -> Finished:
+    """Fill every blank several times, with each penalty."""
+    cells, notes = caption_cells(Path(data), settings)
+    pair = open_pair(infiller, cells, settings, how)
+
+    def describe(run: Run) -> Report:
+        rows = [row for cell in cells for row in diversity_rows(cell, run, settings.seed)]
+        results = Results(run.settings, tuple(rows), tuple(notes), run.labels)
+        title = f"{settings.num_return_sequences} fills of each blank, 95 % intervals"
+        table = lay_out(title, rows, COLUMNS, line=results.label_of, corner="search")
+        plot = Plot("Quality against distinct words", "diversity", partial(_draw, rows, settings))
+        galleries = tuple(_gallery(run, cell, how.get("images")) for cell in cells)
+        return Report(TITLE, LEAD, results, (table,), (plot,), galleries=galleries)
+
+    return carry_out("diversity", pair, cells, diverse_methods(settings), settings, how, describe)
 
 
-@dataclass(frozen=True)
-class FillingSeveral:
-    """Work that fills each blank of a slice several times."""
-
-    filler: PairFiller
-    num_return_sequences: int
-
-    def __call__(self, cell: Cell, method: Method, examples: Sequence[Example]) -> list[Several]:
-        assert isinstance(method, Diverse)
-        began = time.process_time()
-        found = fill_templates(
-            self.filler.forward,
-            self.filler.backward,
-            self.filler.templates(examples),
-            method=method.name,
-            conditions=self.filler.conditions(examples),
-            banned=self.filler.banned,
-            num_beams=method.num_beams,
-            num_rounds=self.filler.num_rounds,
-            num_return_sequences=self.num_return_sequences,
-            diversity_penalty=method.penalty,
-        )
-        seconds = (time.process_time() - began) / len(examples)
-        return [
-            Several(
-                cell=cell.name,
-                method=method.key,
-                key=example.key,
-                before=" ".join(example.before),
-                after=" ".join(example.after),
-                truth=" ".join(example.blank),
-                fills=[" ".join(self.filler.words_in_blank(example, fill.tokens)) for fill in fills],
-                scores=[fill.score for fill in fills],
-                seconds=seconds,
-            )
-            for example, fills in zip(examples, found, strict=True)
-        ]
-
-
-def diversity_rows(cell: Cell, run: Run[Several], methods: Sequence[Diverse], seed: int = 0) -> list[dict[str, Any]]:
+def diversity_rows(cell: Cell, run: Run, seed: int = 0) -> list[Row]:
     """One row a penalty, each number with its 95 % interval. The first method is the one without a penalty."""
     weights = draw_resamples(len(cell.examples), seed=seed)
-    plain = [several.distinct for several in run.of(cell, methods[0])]
+    plain = [count_distinct(each) for each in run.of(cell, run.methods[0])]
     rows = []
-    for method in methods:
-        records = run.of(cell, method)
-        row: dict[str, Any] = {
-            "task": "diversity",
-            "split": cell.split,
-            "removed": cell.removed,
-            "method": method.key,
-            "penalty": method.penalty,
-            "num_beams": method.num_beams,
-            "n": len(records),
-        }
-        for name, measure in _measures(records, plain).items():
-            found = estimate(measure, weights)
-            row |= {name: found.value, f"{name}_ci": list(found.interval)}
-        rows.append({**row, "seconds": sum(several.seconds for several in records)})
+    for method in run.methods:
+        assert isinstance(method.fill, Several)
+        found = run.of(cell, method)
+        where = {"task": "diversity", "split": cell.split, "removed": cell.removed, "method": method.key}
+        how = {"penalty": method.fill.penalty, "num_beams": method.num_beams, "n": len(found)}
+        measures = _measures(found, plain)
+        seconds = sum(each.seconds for each in found)
+        rows.append({**where, **how, **estimate_each(measures, measures, weights), "seconds": seconds})
     return rows
 
 
-def _measures(records: Sequence[Several], plain: Sequence[int]) -> dict[str, Measure]:
-    distinct = [several.distinct for several in records]
+def _measures(found: Sequence[Completion], plain: Sequence[int]) -> dict[str, Measure]:
+    distinct_words = [count_distinct(each) for each in found]
+    scores = [each.facts["scores"] for each in found]
+    accuracies = [accuracies_of(each) for each in found]
     return {
-        "distinct": mean_measure(distinct),
-        "times": ratio_measure(distinct, plain),
-        "best": mean_measure([max(several.scores) for several in records]),
-        "mean": mean_measure([sum(several.scores) / len(several.scores) for several in records]),
-        "first_accuracy": mean_measure([several.accuracies[0] for several in records]),
-        "oracle_accuracy": mean_measure([max(several.accuracies) for several in records]),
-        "found": mean_measure([several.found for several in records]),
+        "distinct": mean_measure(distinct_words),
+        "times": ratio_measure(distinct_words, plain),
+        "best": mean_measure([max(some) for some in scores]),
+        "mean": mean_measure([sum(some) / len(some) for some in scores]),
+        "first_accuracy": mean_measure([some[0] for some in accuracies]),
+        "oracle_accuracy": mean_measure([max(some) for some in accuracies]),
+        "found": mean_measure([share_found(each) for each in found]),
     }
+
+
+def count_distinct(each: Completion) -> int:
+    return len({word for fill in each.facts["fills"] for word in fill.split()})
+
+
+def accuracies_of(each: Completion) -> list[float]:
+    """The share of the true words that each fill has in their places."""
+    truth, fills = each.truth.split(), [fill.split() for fill in each.facts["fills"]]
+    return [sum(a == b for a, b in zip(fill, truth, strict=True)) / len(truth) for fill in fills]
+
+
+def share_found(each: Completion) -> float:
+    """The share of the true words that stand in any fill."""
+    truth = set(each.truth.split())
+    return len(truth & {word for fill in each.facts["fills"] for word in fill.split()}) / len(truth)
+
+
+def _draw(rows: Sequence[Row], settings: DiversitySettings) -> Figure:
+    """S and the words in place against distinct words: a line through the penalties, a cross for the wide beam."""
+    figure, ((left, right),) = make_panels(1, 2)
+    curves = {"best": left, "mean": left, "oracle_accuracy": right, "first_accuracy": right}
+    labels = {column.name: column.label for column in COLUMNS}
+    shares = distinct(rows, "removed")
+    plain = [{name: value for name, value in row.items() if not name.endswith("_ci")} for row in rows]
+    for style, share in zip(("-", "--", ":", "-."), shares, strict=False):
+        here = [row for row in plain if row["removed"] == share]
+        for colour, (name, axis) in zip(COLOURS, curves.items(), strict=False):
+            narrow, wide = ([row for row in here if (row["num_beams"] == settings.num_beams) == yes] for yes in (1, 0))
+            label, mark = labels[name], "penalty" if name in ("mean", "oracle_accuracy") else ""
+            label += f", {share_label(share)}" if len(shares) > 1 else ""
+            draw_curve(axis, narrow, "distinct", name, colour=colour, mark=mark, style=f"o{style}", label=label)
+            draw_curve(axis, wide, "distinct", name, colour=colour, style="x")
+    left.set_title("S (numbers: penalty; crosses: more beams)")
+    right.set_title("share of the true words in their places")
+    for axis in (left, right):
+        axis.set_xlabel(f"distinct words in {settings.num_return_sequences} fills")
+    add_legend(figure)
+    return figure
+
+
+def _gallery(run: Run, cell: Cell, images: Path | None) -> Gallery:
+    plain, _, *penalised = run.methods
+    lines = [[Line(("People",), each.truth, truth=True)] for each in run.of(cell, plain)]
+    for method in [plain, *penalised[len(penalised) // 2 :][:1]]:
+        ours = "" if method == plain else method.label
+        for some, each in zip(lines, run.of(cell, method), strict=True):
+            fills = zip(each.facts["fills"], each.facts["scores"], strict=True)
+            some += [Line((method.label,), fill, score, ours=ours) for fill, score in fills]
+    return make_gallery(f"Fills, {share_label(cell.removed)}", SAMPLE_CHOICE, cell, lines, images)

@@ -8,35 +8,26 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Unpack
 
 from bibs.data import Features, Madlib, read_madlibs
-from bibs.evaluation.captions import fingerprint_examples, fingerprint_features
-from bibs.evaluation.completions import Completing, Completion
-from bibs.evaluation.methods import (
-    LENGTHS,
-    Answer,
-    Filler,
-    Fillers,
-    Method,
-    PairFiller,
-    fingerprint_model,
-    needed_features,
-    parse_methods,
-)
-from bibs.evaluation.metrics import measure_sentences
-from bibs.evaluation.nade import NadeFiller
-from bibs.evaluation.ncca import Retrieval
-from bibs.evaluation.outputs import MADLIBS, Finished, require_extras, write_outputs
-from bibs.evaluation.results import compute_results
-from bibs.evaluation.runs import Cell, Progress, Run
-from bibs.evaluation.tasks import Example, ImageId, Words, madlibs_examples, split_by_picture
-from bibs.models.directory import load_models
+from bibs.evaluation.comparison import Layout, comparison_report
+from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
+from bibs.evaluation.methods import Filler, NadeSamples
+from bibs.evaluation.metrics import measure_sentences, require_metrics
+from bibs.evaluation.pair import Answer, Pair
+from bibs.evaluation.report import Report
+from bibs.evaluation.results import compare_methods
+from bibs.evaluation.runs import Run
+from bibs.evaluation.tasks import Cell, Example, ImageId, Words, madlibs_examples, split_by_picture
+from bibs.infiller import Infiller
+from bibs.models.ncca import BagOfWords, JointSpace
 from bibs.models.storage import write_atomically
 
 DIMENSIONS = (64, 256, 1024)
@@ -44,36 +35,29 @@ REGULARISATIONS = (0.1, 1.0)
 POWERS = (1.0, 2.0, 4.0)
 """What nCCA may choose from on the validation split."""
 
+LAYOUT = Layout(
+    title="Visual Madlibs",
+    main=("Bleu_1", "Bleu_2", "blank_Bleu_1", "blank_Bleu_2"),
+    more=(("More metrics", ("CIDEr", "METEOR", "exact_match", "token_accuracy", "S", "seconds")),),
+)
+LEAD = "Each method fills the blank of a sentence about the picture; the answer that people gave is the one reference."
+RETRIEVAL = " nCCA retrieves an answer of the training set instead of generating one."
+
 
 @dataclass(frozen=True)
-class MadlibsSettings:
+class MadlibsSettings(Settings):
     type: int = 12
-    split: str = "test"
-    lengths: tuple[str, ...] = ("known",)
-    methods: str = "all"
-    limit: int | None = None
-    seed: int = 0
-    num_beams: int = 5
-    num_rounds: int = 4
-
-    def __post_init__(self) -> None:
-        for name in self.lengths or ("",):
-            if name not in LENGTHS:
-                raise ValueError(f"`lengths` must be among {', '.join(LENGTHS)}, but hold {name!r}")
-        if self.num_beams < 1:
-            raise ValueError(f"`num_beams` must be at least 1, but is {self.num_beams}")
 
 
 @dataclass(frozen=True)
-class RetrievalFiller:
+class Retrieval:
     """Fills with the training answer nearest to the picture; the pair says what its joint score is."""
 
     answers: Mapping[ImageId, Words]  # by the key of the example
-    pair: PairFiller
     choice: str  # what was chosen on the validation split
 
-    def __call__(self, method: Method, examples: Sequence[Example], lengths: str) -> list[Answer]:
-        return self.pair.score(examples, [self.answers[example.key] for example in examples])
+    def __call__(self, pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
+        return pair.score(examples, [self.answers[example.key] for example in examples])
 
 
 @dataclass(frozen=True)
@@ -91,82 +75,59 @@ class Pictures:
         return self.features.rows(keys).astype(np.float64)
 
 
-def retrieve(
-    pictures: Pictures, madlibs: Sequence[Madlib], examples: Sequence[Example], pair: PairFiller
-) -> RetrievalFiller:
+def retrieve(pictures: Pictures, madlibs: Sequence[Madlib], examples: Sequence[Example]) -> Retrieval:
     """Learn nCCA from the training split; its settings by Bleu-1 of the blanks of val."""
     train, val = (madlibs_examples(madlibs, split=split).examples for split in ("train", "val"))
-    vectors, wanted = pictures.vectors(train), [example.blank for example in train]
+    given = [example.blank for example in train]
+    answers, bag = list(dict.fromkeys(given)), BagOfWords.of(given)
+    seen, said, texts = pictures.vectors(train), bag.vectors(given), bag.vectors(answers)
     aims, targets = pictures.vectors(val), [" ".join(example.blank) for example in val]
-    tried: list[tuple[float, Retrieval, str]] = []
+    tried: list[tuple[float, JointSpace, str]] = []
     for regularisation, power in product(REGULARISATIONS, POWERS):
-        widest = Retrieval.fit(
-            vectors, wanted, num_dimensions=max(DIMENSIONS), regularisation=regularisation, power=power
-        )
+        widest = JointSpace.fit(seen, said, num_dimensions=max(DIMENSIONS), regularisation=regularisation, power=power)
         for num_dimensions in DIMENSIONS:
-            retrieval = widest.narrowed(num_dimensions)
-            found = [" ".join(answer) for answer in retrieval.nearest(aims)]
+            space = widest.narrowed(num_dimensions)
+            found = [" ".join(answers[place]) for place in space.nearest(aims, texts)]
             bleu = measure_sentences(found, targets)["Bleu_1"].value
             choice = f"{num_dimensions} dimensions, regularisation {regularisation}, power {power}, chosen on val"
-            tried.append((bleu, retrieval, choice))
-    _, retrieval, choice = max(tried, key=lambda each: each[0])
-    answers = retrieval.nearest(pictures.vectors(examples))
-    keys = [example.key for example in examples]
-    return RetrievalFiller(dict(zip(keys, answers, strict=True)), pair, choice)
+            tried.append((bleu, space, choice))
+    _, space, choice = max(tried, key=lambda each: each[0])
+    places = space.nearest(pictures.vectors(examples), texts)
+    return Retrieval({example.key: answers[place] for example, place in zip(examples, places, strict=True)}, choice)
 
 
 def evaluate_madlibs(
+    infiller: Infiller,
+    data: Path | str,
     *,
-    data: Path,
-    model: Path,
-    output: Path,
-    features: Features | None = None,
+    settings: MadlibsSettings = MadlibsSettings(),
     box_features: Features | None = None,
     nade: Path | None = None,
-    images: Path | None = None,
-    settings: MadlibsSettings,
-    workers: int = 1,
-    progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> Finished:
     """Fill, retrieve, measure, compare, and write it all to `output`. nCCA needs `features`, its box form the crops."""
-    require_extras()
-    stores = {name: store for name, store in (("ncca", features), ("ncca-box", box_features)) if store is not None}
-    more = (*(("nade",) if nade else ()), *stores)
-    methods = parse_methods(settings.methods, num_beams=settings.num_beams, more=more)
+    require_metrics()
     madlibs = split_by_picture(read_madlibs(data, type=settings.type))
     cut = madlibs_examples(madlibs, split=settings.split, seed=settings.seed, limit=settings.limit)
-    cells = [
-        Cell(f"madlibs-{settings.type}", settings.split, None, lengths, cut.examples, cut.skipped)
-        for lengths in settings.lengths
-    ]
-    if features is not None:
-        features = needed_features(features, cut.examples)
-    pair = PairFiller(*load_models(model), features, settings.num_rounds, settings.seed)
-    missing = NadeFiller.load(nade, pair) if nade else None
-    told = {
-        "task": "madlibs",
-        **asdict(settings),
-        "methods": [method.key for method in methods],
-        "data": fingerprint_examples(cells),
-        "features": None if features is None else fingerprint_features(features, cells),
-        "box_features": box_features is not None,
-        "model": fingerprint_model(model),
-        "nade": missing.fingerprint() if missing else None,
-    }
-    run = Run(output, told, Completion)
-    wanted = {name: store for name, store in stores.items() if any(method.name == name for method in methods)}
-    retrievers = {
-        name: retrieve(Pictures(store, name == "ncca-box"), madlibs, cut.examples, pair)
-        for name, store in wanted.items()
-    }
-    notes = [f"{name}: {retriever.choice}." for name, retriever in retrievers.items()]
+    task = f"madlibs-{settings.type}"
+    cells = [Cell(task, settings.split, None, lengths, *cut) for lengths in settings.lengths]
+    stores = {"ncca": how.get("features"), "ncca-box": box_features}
+    pictures = {name: Pictures(store, name == "ncca-box") for name, store in stores.items() if store}
+    pair = open_pair(infiller, cells, settings, how)
+    others: dict[str, Filler] = {name: Retrieval({}, "") for name in pictures}  # to know which are wanted
+    if nade:
+        others["nade"] = NadeSamples.load(nade, pair.vocabulary)
+    wanted = {method.name for method in settings.parsed_methods(others)}
+    retrievals = {name: retrieve(each, madlibs, cut.examples) for name, each in pictures.items() if name in wanted}
+    notes = [f"{name}: {retrieval.choice}." for name, retrieval in retrievals.items()]
     notes.append(_seen_in_training(madlibs, cut.examples))
-    others: dict[str, Filler] = {**retrievers, **({"nade": missing} if missing else {})}
-    run.work_through(cells, methods, Completing(Fillers(pair, others)), workers=workers, progress=progress)
-    results = compute_results(run, cells, methods, told, notes=notes, seed=settings.seed, progress=progress)
-    finished = Finished(run, tuple(cells), methods, results)
-    write_outputs(finished, MADLIBS, images=images)
-    return finished
+
+    def describe(run: Run) -> Report:
+        results = compare_methods(run, notes=notes, seed=settings.seed, progress=how.get("progress"))
+        return comparison_report(LAYOUT, LEAD + (RETRIEVAL if retrievals else ""), results, run, how.get("images"))
+
+    methods = settings.parsed_methods(others | retrievals)
+    return carry_out("madlibs", pair, cells, methods, settings, how, describe)
 
 
 def _seen_in_training(madlibs: Sequence[Madlib], examples: Sequence[Example]) -> str:

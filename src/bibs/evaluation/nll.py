@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bibs.data import Features, read_captions
-from bibs.models.directory import load_pair, load_vocabulary
-from bibs.models.recurrent import RecurrentModel
-from bibs.text import Vocabulary
+from bibs.models.directory import load_models
+from bibs.search import StepModel
 
 BATCH = 128
+
+Caption = tuple[int | str, list[int]]
+"""The id of its picture, and its tokens."""
 
 
 @dataclass(frozen=True)
@@ -54,77 +54,59 @@ def evaluate_likelihood(
     advance: Callable[[int], None] = lambda captions: None,
 ) -> Likelihood:
     """Score the captions of one split with the pair of models in `directory`; `limit` takes the first ones only."""
-    forward, backward = load_pair(directory)
-    vocabulary = load_vocabulary(directory, forward.vocab_size)
-    captions, image_ids = _read(data, split, vocabulary, limit)
-    if features is not None:
-        _check_features(features, forward, image_ids, allow_missing_features)
-    losses = []
-    for model, reverse in ((forward, False), (backward, True)):
-        sequences = [caption[::-1] for caption in captions] if reverse else captions
-        shown = None if features is None else mean_loss(model, sequences, features, image_ids, advance=advance)
-        losses.append(DirectionLoss(shown, mean_loss(model, sequences, advance=advance)))
-    tokens = sum(len(caption) - 1 for caption in captions)
-    return Likelihood(
-        forward=losses[0],
-        backward=losses[1],
-        split=split,
-        captions=len(captions),
-        captions_with_pictures=0 if features is None else sum(image_id in features for image_id in image_ids),
-        tokens=tokens,
-        unknown_share=sum(caption.count(vocabulary.unk) for caption in captions) / tokens,
-    )
-
-
-@torch.no_grad()
-def mean_loss(
-    model: RecurrentModel,
-    sequences: Sequence[Sequence[int]],
-    features: Features | None = None,
-    image_ids: Sequence[int | str] = (),
-    *,
-    advance: Callable[[int], None] = lambda captions: None,
-) -> float:
-    """The mean over all tokens but the first of each sequence, which is in the model's reading order."""
-    model.eval()
-    order = sorted(range(len(sequences)), key=lambda row: len(sequences[row]))
-    totals, counts = 0.0, 0
-    for first in range(0, len(order), BATCH):
-        rows = order[first : first + BATCH]
-        lengths = [len(sequences[row]) for row in rows]
-        padded = torch.tensor([[*sequences[row], *[0] * (max(lengths) - len(sequences[row]))] for row in rows])
-        conditions = None if features is None else [_vector(features, image_ids[row]) for row in rows]
-        tokens = padded.to(model.embedding.weight.device)
-        total, count = model.loss(tokens, torch.tensor(lengths), conditions)
-        totals, counts = totals + total.item(), counts + count
-        advance(len(rows))
-    return totals / counts
-
-
-def _vector(features: Features, image_id: int | str) -> NDArray[np.float32] | None:
-    if image_id not in features:
-        return None
-    return features[image_id]
-
-
-def _read(data: Path, split: str, vocabulary: Vocabulary, limit: int | None) -> tuple[list[list[int]], list[int | str]]:
-    captions: list[list[int]] = []
-    image_ids: list[int | str] = []
-    for image in read_captions(data, split=split):
-        for words in image.captions:
-            captions.append([vocabulary.start, *vocabulary.encode(words), vocabulary.end])
-            image_ids.append(image.image_id)
-    if not captions:
+    forward, backward, vocabulary = load_models(directory)
+    found = [(image.image_id, words) for image in read_captions(data, split=split) for words in image.captions]
+    if not found:
         raise ValueError(f"{data} has no caption in its split {split!r}")
     if limit is not None and limit < 1:
         raise ValueError(f"`limit` must be at least 1, but is {limit}")
-    return captions[:limit], image_ids[:limit]
+    captions = [
+        (image_id, [vocabulary.start, *vocabulary.encode(words), vocabulary.end]) for image_id, words in found[:limit]
+    ]
+    image_ids = [image_id for image_id, _ in captions]
+    if features is not None:
+        _check_features(features, forward, image_ids, allow_missing_features)
+    turned = [(image_id, tokens[::-1]) for image_id, tokens in captions]
+
+    def loss(model: StepModel, captions: Sequence[Caption]) -> DirectionLoss:
+        shown = None if features is None else mean_loss(model, captions, features, advance=advance)
+        return DirectionLoss(shown, mean_loss(model, captions, advance=advance))
+
+    num_tokens = sum(len(tokens) - 1 for _, tokens in captions)
+    return Likelihood(
+        forward=loss(forward, captions),
+        backward=loss(backward, turned),
+        split=split,
+        captions=len(captions),
+        captions_with_pictures=0 if features is None else sum(image_id in features for image_id in image_ids),
+        tokens=num_tokens,
+        unknown_share=sum(tokens.count(vocabulary.unk) for _, tokens in captions) / num_tokens,
+    )
 
 
-def _check_features(
-    features: Features, model: RecurrentModel, image_ids: Sequence[int | str], allow_missing: bool
-) -> None:
-    size = model.config.condition_size
+@torch.inference_mode()
+def mean_loss(
+    model: StepModel,
+    captions: Sequence[Caption],
+    features: Features | None = None,
+    *,
+    advance: Callable[[int], None] = lambda captions: None,
+) -> float:
+    """The mean over all tokens but the first of each caption, which is in the model's reading order."""
+    ordered = sorted(captions, key=lambda caption: len(caption[1]))
+    total = 0.0
+    for first in range(0, len(ordered), BATCH):
+        image_ids, sequences = zip(*ordered[first : first + BATCH], strict=True)
+        pictures = None
+        if features is not None:
+            pictures = [features[each] if each in features else None for each in image_ids]  # noqa: SIM401 (no `get`)
+        total -= model.start(sequences, pictures)[2].double().sum().item()
+        advance(len(sequences))
+    return total / sum(len(tokens) - 1 for _, tokens in captions)
+
+
+def _check_features(features: Features, model: StepModel, image_ids: Sequence[int | str], allow_missing: bool) -> None:
+    size = getattr(getattr(model, "config", None), "condition_size", 0)
     if not size:
         raise ValueError("features were given, but the model was trained without pictures")
     if features.size != size:

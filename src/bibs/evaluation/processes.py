@@ -19,11 +19,12 @@ Result = TypeVar("Result")
 _work: Callable[..., Any] | None = None
 
 
-def do_slices(work: Callable[..., Result], slices: Sequence[tuple[Any, ...]], workers: int) -> Iterator[Result]:
-    """`work(*slice)` of each slice, in the order in which they are done; with one worker, in this process."""
+def do_slices(
+    work: Callable[..., Result], slices: Sequence[tuple[Any, ...]], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """The place of each slice and `work(*slice)`, in the order in which they are done; one worker is this process."""
     if workers <= 1:
-        for each in slices:
-            yield work(*each)
+        yield from ((place, work(*each)) for place, each in enumerate(slices))
         return
     threads = max(1, torch.get_num_threads() // workers)
     # Not forked: a child of a process that has used its threads may wait for them for ever.
@@ -31,13 +32,14 @@ def do_slices(work: Callable[..., Result], slices: Sequence[tuple[Any, ...]], wo
     stop = context.Event()
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(work, threads, stop))
     try:
-        for done in as_completed([pool.submit(_do, each) for each in slices]):
-            yield done.result()
+        places = {pool.submit(_do, each): place for place, each in enumerate(slices)}
+        for done in as_completed(places):
+            yield places[done], done.result()
     except BrokenProcessPool:
         raise ValueError("a worker was ended from outside (out of memory?): run again to go on") from None
     finally:
-        stop.set()  # whoever is still at work has been given up: no reason to wait for it
-        pool.shutdown(wait=False, cancel_futures=True)
+        stop.set()  # whoever is still at work has been given up, and whoever only begins leaves at once
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin(work: Callable[..., Any], threads: int, stop: Event) -> None:
@@ -45,21 +47,15 @@ def _begin(work: Callable[..., Any], threads: int, stop: Event) -> None:
     _work = work
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and says stop
-    threading.Thread(target=_leave_when_told, args=(stop,), daemon=True).start()
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-
-
-def _leave_when_told(stop: Event) -> None:
-    stop.wait()
-    os._exit(0)
-
-
-def _leave_with_parent() -> None:
-    """A parent that was killed says nothing: without this its workers would wait for ever."""
+    # A parent that was killed says nothing: without the second, its workers would wait for ever.
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    for wait in (stop.wait, *([parent.join] if parent else [])):
+        threading.Thread(target=_leave_after, args=(wait,), daemon=True).start()
+
+
+def _leave_after(wait: Callable[[], object]) -> None:
+    wait()
+    os._exit(1)
 
 
 def _do(each: tuple[Any, ...]) -> Any:

@@ -7,21 +7,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from bibs.evaluation.bootstrap import NUM_RESAMPLES, Floats, draw_resamples, estimate, estimate_difference
-from bibs.evaluation.completions import Completion
-from bibs.evaluation.length_errors import LengthErrors
+from bibs.evaluation.bootstrap import NUM_RESAMPLES, Floats, draw_resamples, estimate_difference, estimate_each
 from bibs.evaluation.meteor import Meteor, NoMeteorError
-from bibs.evaluation.methods import KNOWN, LABELS, OURS, Method
+from bibs.evaluation.methods import METHODS, OURS, Method, base_name
 from bibs.evaluation.metrics import METRICS, Measure, measure
-from bibs.evaluation.runs import Cell, Progress, Run
+from bibs.evaluation.pair import KNOWN
+from bibs.evaluation.runs import Completion, Progress, Run
+from bibs.evaluation.tables import Row
+from bibs.evaluation.tasks import Cell, share_label
 
-Row: TypeAlias = dict[str, Any]
+LEAST_BASE = 1e-6
+"""A gain over less than this says nothing: coco-caption's Bleu is never quite 0."""
 
 
 @dataclass(frozen=True)
@@ -30,120 +34,104 @@ class Results:
 
     settings: dict[str, Any]
     rows: tuple[Row, ...]
-    comparisons: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)  # method -> its name in tables
+    more: dict[str, tuple[Row, ...]] = field(default_factory=dict)  # what else an experiment finds
+
+    @property
+    def comparisons(self) -> tuple[Row, ...]:
+        return self.more.get("comparisons", ())
+
+    def label_of(self, row: Row) -> str:
+        return self.labels[row["method"]]
 
     def json(self) -> dict[str, Any]:
-        return {
-            "settings": self.settings,
-            "notes": list(self.notes),
-            "labels": self.labels,
-            "rows": list(self.rows),
-            "comparisons": list(self.comparisons),
-        }
+        notes, labels = list(self.notes), self.labels
+        return {"settings": self.settings, "notes": notes, "labels": labels, "rows": list(self.rows), **self.more}
 
 
-def compute_results(
-    run: Run[Completion],
-    cells: Sequence[Cell],
-    methods: Sequence[Method],
-    settings: dict[str, Any],
+@dataclass(frozen=True)
+class LengthErrors:
+    """How far chosen lengths are from the true ones, in words: of chosen - true."""
+
+    n: int
+    within: tuple[float, float, float]  # share of blanks that are at most 0, 1, 2 words off
+    mean: float
+    histogram: dict[str, int]  # error -> blanks; the errors are text, as JSON wants them
+
+    @staticmethod
+    def of(chosen: Sequence[int], true: Sequence[int]) -> LengthErrors:
+        errors = [a - b for a, b in zip(chosen, true, strict=True)]
+        right, near, far = (sum(abs(error) <= most for error in errors) / len(errors) for most in range(3))
+        counts = Counter(errors)
+        histogram = {str(error): counts[error] for error in range(min(errors), max(errors) + 1)}
+        return LengthErrors(len(errors), (right, near, far), sum(errors) / len(errors), histogram)
+
+
+def compare_methods(
+    run: Run,
     *,
-    metrics: Sequence[str] = METRICS,
-    notes: Sequence[str] = (),
+    notes: Sequence[str],
     seed: int = 0,
     num_resamples: int = NUM_RESAMPLES,
     progress: Progress | None = None,
 ) -> Results:
+    """Every metric of every method, and how far BiBS is above the others on the same sentences."""
     rows: list[Row] = []
     comparisons: list[Row] = []
-    notes = [*notes, *(_skipped(cell) for cell in cells if cell.skipped)]
+    notes = [*notes, *dict.fromkeys(_skipped(cell) for cell in run.cells if cell.skipped)]
+    show = progress or (lambda *_: None)
     try:
-        meteor = Meteor() if "METEOR" in metrics else None
+        running: Any = Meteor()
     except NoMeteorError as error:
-        meteor = None
+        running = nullcontext()
         notes.append(f"METEOR could not be computed: {error}.")
-    try:
-        for cell in cells:
+    with running as meteor:
+        for cell in run.cells:
             weights = draw_resamples(len(cell.examples), num_resamples=num_resamples, seed=seed)
             measures: dict[str, dict[str, Measure]] = {}
-            for method in methods:
-                if progress:
-                    progress("measuring", f"{cell.name} {method.label}", len(rows), len(cells) * len(methods))
-                measures[method.key] = _measure(run, cell, method, meteor)
-                rows.append(_row(run, cell, method, measures[method.key], weights, metrics))
-            comparisons += _compare(cell, measures, weights, metrics)
-    finally:
-        if meteor is not None:
-            meteor.close()
-    if progress:
-        progress("measuring", "", len(rows), len(rows))
+            for method in run.methods:
+                show("measuring", f"{cell.label}, {method.label}", len(rows), len(run.cells) * len(run.methods))
+                found = run.of(cell, method)
+                fills, scores = [each.fill.split() for each in found], [each.score for each in found]
+                measures[method.key] = measure(cell.examples, fills, scores, meteor=meteor)
+                numbers = estimate_each(measures[method.key], METRICS, weights)
+                rows.append(_row(cell, method, found, numbers))
+            comparisons += _compare(cell, measures, weights)
+    show("measuring", "", len(rows), len(rows))
     notes += equal_time_notes(rows)
-    return Results(settings, tuple(rows), tuple(comparisons), tuple(notes), {m.key: m.label for m in methods})
+    return Results(run.settings, tuple(rows), tuple(notes), run.labels, {"comparisons": tuple(comparisons)})
 
 
-def _measure(run: Run[Completion], cell: Cell, method: Method, meteor: Meteor | None) -> dict[str, Measure]:
-    completions = run.of(cell, method)
-    fills = [completion.fill.split() for completion in completions]
-    return measure(cell.examples, fills, [completion.score for completion in completions], meteor=meteor)
-
-
-def _row(
-    run: Run[Completion],
-    cell: Cell,
-    method: Method,
-    measures: dict[str, Measure],
-    weights: Floats,
-    metrics: Sequence[str],
-) -> Row:
-    row: Row = {**_where(cell), "method": method.key, "num_beams": method.num_beams, "n": len(cell.examples)}
-    for name in metrics:
-        found = estimate(measures[name], weights) if name in measures else None
-        row[name] = None if found is None else found.value
-        row[f"{name}_ci"] = None if found is None else list(found.interval)
-    completions = run.of(cell, method)
-    row["seconds"] = sum(completion.seconds for completion in completions)
+def _row(cell: Cell, method: Method, found: Sequence[Completion], numbers: Row) -> Row:
+    row = {**cell.where, "method": method.key, "num_beams": method.num_beams, "n": len(found), **numbers}
+    row["seconds"] = sum(each.seconds for each in found)
     if cell.lengths != KNOWN:
-        chosen, true = ([len(text.split()) for text in texts] for texts in _texts(completions))
-        row["length_errors"] = asdict(LengthErrors.of(chosen, true))
+        lengths = [(len(each.fill.split()), len(each.truth.split())) for each in found]
+        row["length_errors"] = asdict(LengthErrors.of(*zip(*lengths, strict=True)))
     return row
 
 
-def _texts(completions: Sequence[Completion]) -> tuple[list[str], list[str]]:
-    """What was filled in, and what people wrote."""
-    return [each.fill for each in completions], [each.truth for each in completions]
-
-
-def _compare(cell: Cell, measures: dict[str, dict[str, Measure]], weights: Floats, metrics: Sequence[str]) -> list[Row]:
+def _compare(cell: Cell, measures: dict[str, dict[str, Measure]], weights: Floats) -> list[Row]:
     """BiBS against every other method, on the same sentences."""
-    if OURS not in measures:
-        return []
+    ours = measures.get(OURS, {})
     comparisons = []
     for other, theirs in measures.items():
-        for name in metrics if other != OURS else ():
-            if name in theirs and name in measures[OURS]:
-                found = estimate_difference(measures[OURS][name], theirs[name], weights)
-                comparisons.append(
-                    {
-                        **_where(cell),
-                        "metric": name,
-                        "method": OURS,
-                        "other": other,
-                        "difference": found.value,
-                        "difference_ci": list(found.interval),
-                        "gain": found.value / abs(theirs[name].value) if theirs[name].value else None,
-                    }
-                )
+        for name in ours if other != OURS else ():
+            found = estimate_difference(ours[name], theirs[name], weights)
+            difference = {"difference": found.value, "difference_ci": list(found.interval)}
+            base = abs(theirs[name].value)
+            gain = found.value / base if base > LEAST_BASE else None
+            names = {"metric": name, "method": OURS, "other": other}
+            comparisons.append({**cell.where, **names, **difference, "gain": gain})
     return comparisons
 
 
 def equal_time_notes(rows: Sequence[Row]) -> list[str]:
     """At what beam width each method that was run with several takes the time of BiBS, all cells together."""
-    seconds: dict[str, dict[int, float]] = {}  # method -> beam width -> seconds
+    seconds: dict[str, Counter[int]] = {}  # method -> beam width -> seconds
     for row in rows:
-        widths = seconds.setdefault(row["method"].partition("@")[0], {})
-        widths[row["num_beams"]] = widths.get(row["num_beams"], 0.0) + row["seconds"]
+        seconds.setdefault(base_name(row["method"]), Counter())[row["num_beams"]] += row["seconds"]
     ours = sum(row["seconds"] for row in rows if row["method"] == OURS)
     notes = []
     for name, widths in seconds.items():
@@ -151,13 +139,12 @@ def equal_time_notes(rows: Sequence[Row]) -> list[str]:
         if name == OURS or len(widths) < 2 or not times[0] <= ours <= times[-1]:
             continue
         width = float(np.exp(np.interp(np.log(ours), np.log(times), np.log(sorted(widths)))))
-        notes.append(f"{LABELS[name]} takes the processor time of BiBS ({ours:.0f} s) with about {width:.1f} beams.")
+        notes.append(
+            f"{METHODS[name][0]} takes the processor time of BiBS ({ours:.0f} s) with about {width:.1f} beams."
+        )
     return notes
 
 
-def _where(cell: Cell) -> Row:
-    return {"task": cell.task, "split": cell.split, "removed": cell.removed, "lengths": cell.lengths}
-
-
 def _skipped(cell: Cell) -> str:
-    return f"{cell.name}: {cell.skipped} of {cell.skipped + len(cell.examples)} skipped, too short to blank."
+    counts = f"{cell.skipped} of {cell.skipped + len(cell.examples)} skipped, too short to blank."
+    return ": ".join(filter(None, (share_label(cell.removed), counts)))

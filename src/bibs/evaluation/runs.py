@@ -1,21 +1,23 @@
-"""A run that survives a kill: records are appended as they come, and the next run goes on from there.
+"""A run that survives a kill: completions are appended as they come, and the next run goes on from there.
 
-The output directory holds `settings.json`, what the run was told, and `completions.jsonl`, one line a record.
+The output directory holds `settings.json`, what the run was told, and `completions.jsonl`, one line a completion.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from bibs.evaluation.methods import Method
+from bibs.evaluation.pair import Answer, Pair
 from bibs.evaluation.processes import do_slices
-from bibs.evaluation.tasks import Example, ImageId
+from bibs.evaluation.tasks import Cell, Example, ImageId
 from bibs.models.storage import load_json, save_json
 
 SETTINGS, COMPLETIONS = "settings.json", "completions.jsonl"
@@ -27,43 +29,52 @@ Progress = Callable[[str, str, int, int], None]
 """Told the stage, what is being done in it, how much is done, and how much there is in all."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Completion(Answer):
+    """A filled blank as it is kept on disk."""
+
+    cell: str
+    method: str
+    key: ImageId
+    image_id: ImageId
+    before: str
+    after: str
+    truth: str
+    seconds: float  # this one's share of the processor time of its slice: other work on the machine does not count
+
+
 @dataclass(frozen=True)
-class Cell:
-    """One set of examples that every method fills: a column of the table."""
+class Completing:
+    """Work: fills a slice of a cell's examples by a method, and notes how much processor time that took."""
 
-    task: str
-    split: str
-    removed: int | None  # per cent of the words
-    lengths: str  # "known", or how unknown lengths are found
-    examples: tuple[Example, ...]
-    skipped: int = 0
+    pair: Pair
 
-    @property
-    def name(self) -> str:
-        return "/".join(str(part) for part in (self.task, self.split, self.removed, self.lengths) if part is not None)
-
-
-class Record(Protocol):
-    """What became of one example: a frozen dataclass of plain values, a line of `completions.jsonl`."""
-
-    @property
-    def cell(self) -> str: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def key(self) -> ImageId: ...
-
-
-R = TypeVar("R", bound=Record)
-
-Work = Callable[[Cell, Method, Sequence[Example]], list[R]]
-"""Fills a slice of a cell's examples by a method."""
+    def __call__(self, cell: Cell, method: Method, examples: Sequence[Example]) -> list[Completion]:
+        began = time.process_time()
+        answers = method.fill(self.pair, examples, method.num_beams, cell.lengths)
+        seconds = (time.process_time() - began) / len(examples)
+        return [
+            Completion(
+                cell=cell.name,
+                method=method.key,
+                key=example.key,
+                image_id=example.image_id,
+                before=" ".join(example.before),
+                after=" ".join(example.after),
+                truth=" ".join(example.blank),
+                seconds=seconds,
+                **vars(answer),
+            )
+            for example, answer in zip(examples, answers, strict=True)
+        ]
 
 
-class Run(Generic[R]):
-    """The output directory of a run, opened for going on."""
+class Run:
+    """Cells, the methods that fill them, and the output directory, opened for going on."""
 
-    def __init__(self, directory: Path, settings: dict[str, Any], kind: type[R]) -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, Any], cells: Sequence[Cell] = (), methods: Sequence[Method] = ()
+    ) -> None:
         """Begin a run, or go on with one of the same settings. A directory that holds anything else is refused."""
         settings = json.loads(json.dumps(settings))  # as they will be read back
         if directory.exists() and not directory.is_dir():
@@ -75,61 +86,57 @@ class Run(Generic[R]):
         else:
             directory.mkdir(parents=True, exist_ok=True)
             save_json(directory / SETTINGS, settings)
-        self.directory = directory
-        self.records: dict[tuple[str, str, ImageId], R] = {}
-        self._note(_read(directory / COMPLETIONS, kind))
+        self.directory, self.settings, self.cells, self.methods = directory, settings, cells, methods
+        self.completions: dict[tuple[str, str, ImageId], Completion] = {}
+        self._note(_read(directory / COMPLETIONS))
 
-    def append(self, records: Sequence[R]) -> None:
-        lines = "".join(json.dumps(_plain(record), ensure_ascii=False) + "\n" for record in records)
+    @property
+    def labels(self) -> dict[str, str]:
+        """The names of the methods in tables."""
+        return {method.key: method.label for method in self.methods}
+
+    def of(self, cell: Cell, method: Method) -> list[Completion]:
+        """In the order of the cell's examples, so that two methods' completions can be paired."""
+        return [self.completions[cell.name, method.key, example.key] for example in cell.examples]
+
+    def fill(self, pair: Pair, *, workers: int = 1, progress: Progress | None = None) -> None:
+        """Fill what is still open of every cell by every method, in as many processes as there are `workers`."""
+        if workers < 1:
+            raise ValueError(f"`workers` must be at least 1, but is {workers}")
+        slices = [
+            (replace(cell, examples=()), method, examples)
+            for cell in self.cells
+            for method in self.methods
+            for examples in self._open_slices(cell, method)
+        ]
+        # Slow and fast methods, long and short blanks in turn: so the time left can be told from the time taken.
+        slices.sort(key=lambda each: zlib.crc32(f"{each[0].name} {each[1].key} {each[2][0].key}".encode()))
+        total = sum(len(cell.examples) for cell in self.cells) * len(self.methods)
+        done = total - sum(len(examples) for _, _, examples in slices)
+        show = progress or (lambda *_: None)
+        show("filling", "", done, total)
+        for _, completions in do_slices(Completing(pair), slices, min(workers, len(slices))):
+            self._append(completions)
+            done += len(completions)
+            show("filling", "", done, total)
+
+    def _open_slices(self, cell: Cell, method: Method) -> Iterator[list[Example]]:
+        # Blanks and contexts of like length share a slice, so that a search wastes little on padding.
+        left = [each for each in cell.examples if (cell.name, method.key, each.key) not in self.completions]
+        left.sort(key=lambda each: (-len(each.blank), len(each.before), len(each.after)))
+        for begin in range(0, len(left), SLICE):
+            yield left[begin : begin + SLICE]
+
+    def _append(self, completions: Sequence[Completion]) -> None:
+        lines = "".join(json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in completions)
         with (self.directory / COMPLETIONS).open("a", encoding="utf-8") as file:
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())
-        self._note(records)
+        self._note(completions)
 
-    def of(self, cell: Cell, method: Method) -> list[R]:
-        """In the order of the cell's examples, so that two methods' records can be paired."""
-        return [self.records[cell.name, method.key, example.key] for example in cell.examples]
-
-    def work_through(
-        self,
-        cells: Sequence[Cell],
-        methods: Sequence[Method],
-        work: Work[R],
-        *,
-        workers: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
-        """Do what is still open of every cell by every method, in as many processes as there are `workers`."""
-        if workers < 1:
-            raise ValueError(f"`workers` must be at least 1, but is {workers}")
-        open_slices = [
-            (replace(cell, examples=()), method, examples)
-            for cell in cells
-            for method in methods
-            for examples in _slices([e for e in cell.examples if (cell.name, method.key, e.key) not in self.records])
-        ]
-        # Slow and fast methods, long and short blanks in turn: so the time left can be told from the time taken.
-        open_slices.sort(key=lambda each: zlib.crc32(f"{each[0].name} {each[1].key} {each[2][0].key}".encode()))
-        total = sum(len(cell.examples) for cell in cells) * len(methods)
-        done = total - sum(len(examples) for _, _, examples in open_slices)
-        if progress:
-            progress("filling", "", done, total)
-        for records in do_slices(work, open_slices, min(workers, len(open_slices))):
-            self.append(records)
-            done += len(records)
-            if progress:
-                progress("filling", "", done, total)
-
-    def _note(self, records: Iterable[R]) -> None:
-        self.records |= {(record.cell, record.method, record.key): record for record in records}
-
-
-def _slices(examples: Sequence[Example]) -> Iterator[list[Example]]:
-    # Blanks and contexts of like length share a slice, so that a search wastes little on padding.
-    ordered = sorted(examples, key=lambda e: (-len(e.blank), len(e.before), len(e.after)))
-    for begin in range(0, len(ordered), SLICE):
-        yield ordered[begin : begin + SLICE]
+    def _note(self, completions: Iterable[Completion]) -> None:
+        self.completions |= {(each.cell, each.method, each.key): each for each in completions}
 
 
 def _compare(old: dict[str, Any], new: dict[str, Any], directory: Path) -> None:
@@ -141,11 +148,7 @@ def _compare(old: dict[str, Any], new: dict[str, Any], directory: Path) -> None:
             )
 
 
-def _plain(record: Record) -> dict[str, Any]:
-    return asdict(record)  # type: ignore[call-overload, no-any-return]
-
-
-def _read(path: Path, kind: type[R]) -> Iterator[R]:
+def _read(path: Path) -> Iterator[Completion]:
     """The whole lines of the file; half a line at its end, which a kill may leave, is cut off."""
     if not path.exists():
         return
@@ -155,6 +158,6 @@ def _read(path: Path, kind: type[R]) -> Iterator[R]:
         os.truncate(path, whole)
     for number, line in enumerate(data[:whole].decode("utf-8").split("\n")[:-1], start=1):
         try:
-            yield kind(**json.loads(line))
+            yield Completion(**json.loads(line))
         except (json.JSONDecodeError, TypeError):
             raise ValueError(f"{path}, line {number} is no completion: {line[:60]!r}") from None

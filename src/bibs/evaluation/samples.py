@@ -1,16 +1,19 @@
 """Completions to look at: one sentence, its picture, and what was put into its blank by each method or after each pass.
 
-The paper's two figures of examples, as HTML and as Markdown. Fills that are equal are shown once.
+The paper's two figures of examples. Fills that are equal are shown once.
 """
 
 from __future__ import annotations
 
 import base64
-import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from bibs.evaluation.tasks import Cell
+
+NUM_SAMPLES = 8
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,29 @@ class Sample:
     lines: tuple[Line, ...]
     picture: Path | None = None
 
+    def is_right(self, line: Line) -> bool:
+        """Whether someone else's fill is people's own."""
+        return not line.truth and any(other.truth and other.fill == line.fill for other in self.lines)
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Samples of one kind, and how they were chosen."""
+
+    title: str
+    choice: str
+    samples: tuple[Sample, ...]
+
+
+def make_gallery(title: str, choice: str, cell: Cell, lines: Sequence[Sequence[Line]], images: Path | None) -> Gallery:
+    """The first examples of a cell that have lines to show."""
+    shown = [(example, some) for example, some in zip(cell.examples, lines, strict=True) if some][:NUM_SAMPLES]
+    samples = [
+        Sample(" ".join(example.before), " ".join(example.after), tuple(some), find_picture(images, example.filename))
+        for example, some in shown
+    ]
+    return Gallery(title, choice, tuple(samples))
+
 
 def merge_equal(lines: Sequence[Line]) -> tuple[Line, ...]:
     """One line for each distinct fill, in the order in which they first appear; people's own stays by itself."""
@@ -44,31 +70,6 @@ def merge_equal(lines: Sequence[Line]) -> tuple[Line, ...]:
             replace(before, labels=(*before.labels, *line.labels), ours=line.ours or before.ours) if before else line
         )
     return tuple(merged.values())
-
-
-def samples_html(samples: Sequence[Sample]) -> str:
-    return f'<div class="examples">{"".join(map(_sample, samples))}</div>'
-
-
-def _sample(sample: Sample) -> str:
-    picture = picture_source(sample.picture)
-    shown = f'<img alt="" src="{picture}">' if picture else ""
-    rows = "".join(_row(sample, line) for line in sample.lines)
-    return f'<div class="example">{shown}<table><tbody>{rows}</tbody></table></div>'
-
-
-def _row(sample: Sample, line: Line) -> str:
-    right = not line.truth and any(other.truth and other.fill == line.fill for other in sample.lines)
-    marks = {"truth": line.truth, "ours": bool(line.ours), "right": right}
-    names = " ".join(name for name, true in marks.items() if true)
-    labels = "<br>".join(
-        f"<b>{html.escape(label)}</b>" if label == line.ours else html.escape(label) for label in line.labels
-    )
-    score = "" if line.score is None else f"{line.score:.1f}"
-    return (
-        f'<tr class="{names}"><th>{labels}</th><td>{html.escape(sample.before)} '
-        f"<u>{html.escape(line.fill)}</u> {html.escape(sample.after)}</td><td>{score}</td></tr>"
-    )
 
 
 def samples_markdown(samples: Sequence[Sample]) -> str:

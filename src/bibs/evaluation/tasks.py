@@ -7,14 +7,16 @@ blank. The paper's example (11 words, r = 50 %) loses 6 and keeps 2 before and 3
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 from bibs.data import CaptionedImage, Madlib
 from bibs.text import tokenize
 
 ImageId = int | str
 Words = tuple[str, ...]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,39 @@ class Example:
         return (*self.before, *fill, *self.after)
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """The examples of one task, and how many sentences could not be one."""
 
     examples: tuple[Example, ...]
     skipped: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One set of examples that every method fills: a column of the table."""
+
+    task: str
+    split: str
+    removed: int | None  # per cent of the words
+    lengths: str  # "known", or how unknown lengths are found
+    examples: tuple[Example, ...]
+    skipped: int = 0
+
+    @property
+    def where(self) -> dict[str, Any]:
+        return {"task": self.task, "split": self.split, "removed": self.removed, "lengths": self.lengths}
+
+    @property
+    def name(self) -> str:
+        return "/".join(str(part) for part in self.where.values() if part is not None)
+
+    @property
+    def label(self) -> str:
+        return ", ".join(filter(None, (share_label(self.removed), f"{self.lengths} length")))
+
+
+def share_label(removed: int | None) -> str:
+    return "" if removed is None else f"r = {removed} %"
 
 
 def cut_blank(words: Sequence[str], removed: int) -> tuple[Words, Words, Words] | None:
@@ -58,6 +87,13 @@ def cut_blank(words: Sequence[str], removed: int) -> tuple[Words, Words, Words] 
     return tuple(words[:before]), tuple(words[before : before + width]), tuple(words[before + width :])
 
 
+def images_of(images: Sequence[CaptionedImage], split: str, data: object) -> list[CaptionedImage]:
+    wanted = [image for image in images if image.split == split]
+    if not wanted:
+        raise ValueError(f"{data} has no split {split!r}, only {', '.join(sorted({image.split for image in images}))}")
+    return wanted
+
+
 def draw_captions(
     images: Iterable[CaptionedImage], *, seed: int = 0, limit: int | None = None
 ) -> list[tuple[CaptionedImage, Words]]:
@@ -66,8 +102,6 @@ def draw_captions(
     A picture's caption depends on the seed and its id alone, never on the other pictures; with a `limit`, the first
     of a random order are taken, so a smaller limit takes a part of what a larger one takes.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"`limit` must be at least 1, but is {limit}")
     with_captions = [
         replace(image, image_id=f"text {number}") if image.image_id == "" else image
         for number, image in enumerate(images, start=1)
@@ -77,10 +111,9 @@ def draw_captions(
     if len(distinct) < len(with_captions):
         repeated = len(with_captions) - len(distinct)
         raise ValueError(f"`images` must have distinct ids, but {repeated} of {len(with_captions)} repeat one")
-    ordered = sorted(with_captions, key=lambda image: (_number(seed, "order", image.image_id), str(image.image_id)))
     return [
         (image, image.captions[_number(seed, "caption", image.image_id) % len(image.captions)])
-        for image in ordered[:limit]
+        for image in _first(with_captions, seed, limit, lambda image: image.image_id)
     ]
 
 
@@ -101,8 +134,6 @@ def madlibs_examples(madlibs: Iterable[Madlib], *, split: str, seed: int = 0, li
 
     Those with no word on one side of the blank, or none in it, are left out and counted.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"`limit` must be at least 1, but is {limit}")
     examples, skipped, others = [], 0, set()
     for madlib in madlibs:
         if madlib.split != split:
@@ -118,8 +149,7 @@ def madlibs_examples(madlibs: Iterable[Madlib], *, split: str, seed: int = 0, li
         raise ValueError(
             f"`split` must hold a Madlib with words around its blank, but {split!r} has none ({held} here)"
         )
-    examples.sort(key=lambda example: (_number(seed, "order", example.key), str(example.key)))
-    return Cut(tuple(examples[:limit]), skipped)
+    return Cut(tuple(_first(examples, seed, limit, lambda example: example.key)), skipped)
 
 
 def split_by_picture(madlibs: Iterable[Madlib]) -> list[Madlib]:
@@ -132,6 +162,13 @@ def split_by_picture(madlibs: Iterable[Madlib]) -> list[Madlib]:
         return found
     tenths = ("val", "test", *["train"] * 8)
     return [replace(madlib, split=tenths[_number(0, "split", madlib.image_id) % 10]) for madlib in found]
+
+
+def _first(items: Sequence[Item], seed: int, limit: int | None, key: Callable[[Item], ImageId]) -> list[Item]:
+    """The first of a random order, all without a limit."""
+    if limit is not None and limit < 1:
+        raise ValueError(f"`limit` must be at least 1, but is {limit}")
+    return sorted(items, key=lambda item: (_number(seed, "order", key(item)), str(key(item))))[:limit]
 
 
 def _number(seed: int, purpose: str, key: ImageId) -> int:

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from bibs.models.products import Matrix
 
 CellState: TypeAlias = tuple[Tensor, ...]
 """The state of one layer: (h, c) for LSTM, (h,) for RNN and GRU, each (R, H)."""
@@ -26,51 +29,56 @@ NETWORKS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM
 
 @dataclass(frozen=True)
 class PreparedLayer:
-    """The weights of one layer in the layout that a step multiplies fastest: transposed and contiguous."""
+    """The weights of one layer. H is the hidden size, or a little more: what is added stays 0 in every state."""
 
-    input_weight: Tensor  # (I, G*H)
-    input_bias: Tensor  # (G*H,): both biases added, but for the GRU's candidate
-    state_weight: Tensor  # (H, G*H)
-    state_bias: Tensor  # (G*H,): zero, but for the GRU's candidate
-
-    def project(self, inputs: Tensor) -> Tensor:  # (R, I) -> (R, G*H)
-        return torch.mm(inputs, self.input_weight).add_(self.input_bias)
+    project: Matrix  # (R, I) -> (R, G*H): both biases are added here, but for the GRU's candidate
+    state: Matrix  # (R, H) -> (R, G*H): has a bias for the GRU's candidate alone
+    size: int  # H
 
 
-def prepare_layer(network: nn.RNNBase, layer: int, cell: str) -> PreparedLayer:
+def prepare_layer(network: nn.RNNBase, layer: int, cell: str, matrix: type[Matrix]) -> PreparedLayer:
     input_weight, state_weight, input_bias, state_bias = (
         getattr(network, f"{name}_l{layer}").detach() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
+    size = network.hidden_size
     early = state_bias.clone()  # the part of the state's bias that may be added before the gates
     if cell == "gru":
-        early[2 * network.hidden_size :] = 0  # the candidate's is multiplied by the reset gate
-    size = network.hidden_size
+        early[2 * size :] = 0  # the candidate's is multiplied by the reset gate
     doubled = torch.ones_like(state_bias)
     if cell == "lstm":
         doubled[2 * size : 3 * size] = 2
+    added = -size % matrix.unit
+
+    def pad(weight: Tensor) -> Tensor:  # (G*H, ...): every gate to its full size
+        gates = weight.view(GATES[cell], size, -1)
+        return F.pad(gates, (0, 0, 0, added)).flatten(0, 1)
+
+    def widen(weight: Tensor) -> Tensor:  # (G*H, H)
+        return F.pad(pad(weight), (0, added))
+
+    inputs = pad(input_weight * doubled[:, None]) if layer == 0 else widen(input_weight * doubled[:, None])
     return PreparedLayer(
-        input_weight=(input_weight.t() * doubled).contiguous(),
-        input_bias=(input_bias + early) * doubled,
-        state_weight=(state_weight.t() * doubled).contiguous(),
-        state_bias=state_bias - early,
+        project=matrix(inputs, pad((input_bias + early) * doubled)[:, 0]),
+        state=matrix(widen(state_weight * doubled[:, None]), pad(state_bias - early)[:, 0] if cell == "gru" else None),
+        size=size + added,
     )
 
 
 def _rnn(gates: Tensor, state: CellState, layer: PreparedLayer) -> CellState:
-    return (gates.addmm_(state[0], layer.state_weight).tanh_(),)
+    return (layer.state.add_to(gates, state[0]).tanh_(),)
 
 
 def _lstm(gates: Tensor, state: CellState, layer: PreparedLayer) -> CellState:
     hidden, memory = state
-    enter, forget, candidate, leave = gates.addmm_(hidden, layer.state_weight).sigmoid_().chunk(4, dim=1)  # (R, H) each
+    enter, forget, candidate, leave = layer.state.add_to(gates, hidden).sigmoid_().chunk(4, dim=1)  # (R, H) each
     memory = (memory * forget).addcmul_(enter, candidate, value=2).sub_(enter)  # + enter * (2 candidate - 1)
     return (2 * memory).sigmoid_().mul_(2).sub_(1).mul_(leave), memory
 
 
 def _gru(gates: Tensor, state: CellState, layer: PreparedLayer) -> CellState:
     (hidden,) = state
-    size = hidden.shape[1]
-    from_state = torch.mm(hidden, layer.state_weight).add_(layer.state_bias)  # (R, 3H)
+    size = layer.size
+    from_state = layer.state(hidden)  # (R, 3H)
     both = gates[:, : 2 * size].add_(from_state[:, : 2 * size]).sigmoid_()
     reset, update = both.chunk(2, dim=1)
     candidate = gates[:, 2 * size :].addcmul_(reset, from_state[:, 2 * size :]).tanh_()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bibs.lengths import SCORE_KINDS, UNFITTED, LengthPrior, LengthWeights
+from bibs.models.int8 import in_precision
 from bibs.models.ngram import NGramModel
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import load_json, make_directory, save_json
@@ -78,17 +79,18 @@ def load_vocabulary(directory: Path, size: int | None = None) -> Vocabulary:
     return vocabulary
 
 
-def load_models(directory: Path | str) -> tuple[StepModel, StepModel, Vocabulary]:
-    """The pair of a directory, of whatever kind it is, and its words."""
+def load_models(directory: Path | str, *, precision: str = "float32") -> tuple[StepModel, StepModel, Vocabulary]:
+    """The pair of a directory, of whatever kind it is, for a search of this precision; and its words."""
     directory = Path(directory)
     if load_config(directory).get("kind") == NGRAM:
         vocabulary = load_vocabulary(directory)
         first, second = (
             NGramModel.load(directory / f"{name}.safetensors", vocab_size=len(vocabulary)) for name in DIRECTIONS
         )
-        return first, second, vocabulary
+        return in_precision(first, precision), in_precision(second, precision), vocabulary
     forward, backward = load_pair(directory)
-    return forward, backward, load_vocabulary(directory, forward.vocab_size)
+    vocabulary = load_vocabulary(directory, forward.vocab_size)
+    return in_precision(forward, precision), in_precision(backward, precision), vocabulary
 
 
 def load_pair(directory: Path | str) -> tuple[RecurrentModel, RecurrentModel]:

@@ -50,7 +50,7 @@ class Reader(RecurrentModel):
 
     def begin(self, rows: int, conditions: Conditions) -> Any:
         """The state of `rows` rows that have read their pictures and nothing else; None if there are no pictures."""
-        first = self._first_inputs(conditions, rows)
+        first = self.first_inputs(conditions, rows)
         return None if first is None else self.network(first[:, None])[1]
 
     def read(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:

@@ -12,12 +12,16 @@ search sees is exact and normalised over all V words either way.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from bibs.models.products import FloatMatrix, Matrix
 
 DIVISOR = 2.0
 """Cluster k is seen through a projection of size H / DIVISOR^k."""
@@ -35,19 +39,9 @@ class DenseOutput(nn.Linear):
     def target_log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:  # (R, H), (R,) -> (R,)
         return -F.cross_entropy(self(hidden), targets, reduction="none")
 
-    def prepare(self) -> PreparedDense:
-        return PreparedDense(self.weight.detach().t().contiguous(), self.bias.detach())
-
-
-class PreparedDense:
-    """The dense layer with its matrix transposed, which multiplies up to twice as fast at few rows."""
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self.weight = weight  # (H, V)
-        self.bias = bias  # (V,)
-
-    def log_probs(self, hidden: Tensor) -> Tensor:  # (R, H) -> (R, V)
-        return _log_softmax_(torch.addmm(self.bias, hidden, self.weight))
+    def prepare(self, matrix: type[Matrix] = FloatMatrix, added: int = 0) -> PreparedDense:
+        """For decoding, with hidden states that are longer by `added` zeros."""
+        return PreparedDense(matrix(F.pad(self.weight, (0, added)), self.bias.detach()))
 
 
 class AdaptiveOutput(nn.AdaptiveLogSoftmaxWithLoss):
@@ -61,10 +55,7 @@ class AdaptiveOutput(nn.AdaptiveLogSoftmaxWithLoss):
         return rows.view(*hidden.shape[:-1], -1)
 
     def target_log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:  # (R, H), (R,) -> (R,)
-        first = self.shortlist_size
-        edges = torch.tensor(self.cutoffs[:-1], device=targets.device)
-        cluster = torch.bucketize(targets, edges, right=True)  # (R,): 0 is the head
-        in_head = torch.where(cluster == 0, targets, first + cluster - 1)
+        cluster, in_head = _places(targets, self.cutoffs)
         result = -F.cross_entropy(self.head(hidden), in_head, reduction="none")
         for index, tail in enumerate(self.tail):
             rows = (cluster == index + 1).nonzero().squeeze(1)
@@ -74,41 +65,79 @@ class AdaptiveOutput(nn.AdaptiveLogSoftmaxWithLoss):
                 result = result.index_add(0, rows, extra)
         return result
 
-    def prepare(self) -> PreparedAdaptive:
-        return PreparedAdaptive(self)
+    def prepare(self, matrix: type[Matrix] = FloatMatrix, added: int = 0) -> PreparedAdaptive:
+        """For decoding, with hidden states that are longer by `added` zeros."""
+        return PreparedAdaptive(self, matrix, added)
+
+
+@dataclass(frozen=True)
+class PreparedDense:
+    """The dense layer at decoding."""
+
+    logits: Matrix  # (R, H) -> (R, V)
+
+    def log_probs(self, hidden: Tensor) -> Tensor:  # (R, H) -> (R, V)
+        return _log_softmax_(self.logits(hidden))
+
+    def target_log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:  # (R, H), (R,) -> (R,)
+        return -F.cross_entropy(self.logits(hidden), targets, reduction="none")
 
 
 class PreparedAdaptive:
-    """The matrices transposed, with columns added up to a multiple of `ALIGNED`, whose probability is 0."""
+    """The adaptive softmax at decoding: the head and all narrow projections are one product.
 
-    def __init__(self, output: AdaptiveOutput) -> None:
+    The head and the clusters have columns added up to a multiple of `ALIGNED`, whose probability is 0.
+    """
+
+    def __init__(self, output: AdaptiveOutput, matrix: type[Matrix], added: int) -> None:
         self.cutoffs = [int(cutoff) for cutoff in output.cutoffs]
-        self.head = _aligned(output.head.weight)  # (H, shortlist + clusters, and more)
-        added = self.head.shape[1] - len(output.head.bias)
-        self.bias = F.pad(output.head.bias.detach(), (0, added), value=-torch.inf)
-        self.tails = [
-            (cast(nn.Linear, narrow).weight.detach().t().contiguous(), _aligned(cast(nn.Linear, wide).weight))
-            for narrow, wide in (cast(nn.Sequential, tail) for tail in output.tail)  # (H, D_k), (D_k, V_k and more)
+        tails = [
+            (cast(nn.Linear, narrow).weight.detach(), cast(nn.Linear, wide).weight)
+            for narrow, wide in (cast(nn.Sequential, tail) for tail in output.tail)
         ]
+        head = _aligned(output.head.weight)  # (shortlist + clusters, and more, H)
+        weights = [head, *(narrow for narrow, _ in tails)]
+        self.edges = [0, *itertools.accumulate(map(len, weights))]  # of the head and the narrow ones among the columns
+        bias = output.head.bias.new_zeros(self.edges[-1])
+        bias[: len(output.head.bias)] = output.head.bias.detach()
+        bias[len(output.head.bias) : len(head)] = -torch.inf
+        self.first = matrix(F.pad(torch.cat(weights), (0, added)), bias)  # (R, H) -> (R, head and narrow)
+        self.parts = [self.first.columns(*edges) for edges in itertools.pairwise(self.edges)]
+        self.wide = [matrix(_aligned(wide)) for _, wide in tails]  # (R, D_k) -> (R, V_k and more)
 
     def log_probs(self, hidden: Tensor) -> Tensor:  # (R, H) -> (R, V)
-        first = self.cutoffs[0]
-        head = _log_softmax_(torch.addmm(self.bias, hidden, self.head))
+        first, shortlist = self.first(hidden), self.cutoffs[0]
+        head = torch.log_softmax(first[:, : self.edges[1]], 1)
         result = head.new_empty(len(hidden), self.cutoffs[-1])
-        result[:, :first] = head[:, :first]
-        for index, (narrow, wide) in enumerate(self.tails):
-            size = self.cutoffs[index + 1] - self.cutoffs[index]
-            logits = torch.mm(torch.mm(hidden, narrow), wide)  # (R, V_k and more)
-            logits[:, size:] = -torch.inf
-            within = _log_softmax_(logits)[:, :size]
-            cluster = head[:, first + index, None]  # (R, 1)
-            torch.add(within, cluster, out=result[:, self.cutoffs[index] : self.cutoffs[index + 1]])
+        result[:, :shortlist] = head[:, :shortlist]
+        for index, (begin, end) in enumerate(itertools.pairwise(self.cutoffs)):
+            logits = self.wide[index](first[:, self.edges[index + 1] : self.edges[index + 2]])  # (R, V_k and more)
+            logits[:, end - begin :] = -torch.inf
+            within = _log_softmax_(logits)[:, : end - begin]
+            torch.add(within, head[:, shortlist + index, None], out=result[:, begin:end])
+        return result
+
+    def target_log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:  # (R, H), (R,) -> (R,)
+        cluster, in_head = _places(targets, self.cutoffs)
+        result = -F.cross_entropy(self.parts[0](hidden), in_head, reduction="none")
+        for index, (begin, end) in enumerate(itertools.pairwise(self.cutoffs)):
+            rows = (cluster == index + 1).nonzero().squeeze(1)
+            if rows.numel():
+                logits = self.wide[index](self.parts[index + 1](hidden[rows]))[:, : end - begin]
+                result[rows] -= F.cross_entropy(logits, targets[rows] - begin, reduction="none")
         return result
 
 
+def _places(targets: Tensor, cutoffs: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The cluster (R,) of each target, 0 for the head, and its place (R,) in the head: its own, or its cluster's."""
+    edges = torch.tensor(cutoffs[:-1], device=targets.device)
+    cluster = torch.bucketize(targets, edges, right=True)
+    return cluster, torch.where(cluster == 0, targets, cutoffs[0] + cluster - 1)
+
+
 def _aligned(weight: Tensor) -> Tensor:
-    """(N, K) transposed, with columns of zeros added: (K, N or a little more)."""
-    return F.pad(weight.detach().t(), (0, -len(weight) % ALIGNED)).contiguous()
+    """(N, K) with rows of zeros added: (N or a little more, K)."""
+    return F.pad(weight.detach(), (0, 0, 0, -len(weight) % ALIGNED))
 
 
 def _log_softmax_(logits: Tensor) -> Tensor:

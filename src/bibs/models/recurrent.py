@@ -12,11 +12,11 @@ left) is given. Which direction is read is not the model's business: it reads to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,14 +24,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bibs.models import kind
-from bibs.models.cells import GATES, NETWORKS, STEPS, CellState, PreparedLayer, prepare_layer
+from bibs.models.cells import GATES, NETWORKS, prepare_layer
+from bibs.models.decoding import Decoder, RecurrentState
 from bibs.models.lstm_sequence import lstm_sequence
-from bibs.models.output import AdaptiveOutput, DenseOutput, PreparedAdaptive, PreparedDense
+from bibs.models.output import AdaptiveOutput, DenseOutput
+from bibs.models.products import FloatMatrix, Matrix
 from bibs.models.storage import check_tensors, load_tensors, save_tensors
 from bibs.search import Conditions
-
-RecurrentState: TypeAlias = tuple[CellState, ...]
-"""One `CellState` a layer, rows first."""
 
 SIZES = {
     "vocab_size": 1,
@@ -42,9 +41,6 @@ SIZES = {
     "condition_axes": 0,
 }
 """The whole numbers of a configuration, and the least that each may be."""
-
-SCORED_ROWS = 512
-"""Contexts are scored this many tokens at a time, so that memory stays at SCORED_ROWS x V."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +94,6 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """What a step needs, computed once from the weights."""
-
-    table: Tensor  # (V, G*H): the first layer's projection of every embedding
-    layers: tuple[PreparedLayer, ...]
-    output: PreparedDense | PreparedAdaptive
-    version: tuple[tuple[int, int], ...]  # of the weights it was computed from
-
-
 class RecurrentModel(nn.Module):
     """A recurrent network that satisfies `StepModel`. `start` and `step` never use dropout or gradients."""
 
@@ -136,7 +122,8 @@ class RecurrentModel(nn.Module):
             self.output = AdaptiveOutput(config.hidden_size, config.vocab_size, config.cutoffs)
         else:
             self.output = DenseOutput(config.hidden_size, config.vocab_size)
-        self._ready: _Prepared | None = None
+        self._decoders: dict[type[Matrix], Decoder] = {}  # of the weights of this version
+        self._decoded: tuple[tuple[int, int], ...] = ()
 
     # -- the whole network at once: training, and the judge of `start` and `step` --
 
@@ -147,7 +134,7 @@ class RecurrentModel(nn.Module):
         """
         words, index = torch.unique(tokens, return_inverse=True)  # (U,), (N, T)
         inputs = self.embedding(words)  # (U, E)
-        first = self._first_inputs(conditions, len(tokens))
+        first = self.first_inputs(conditions, len(tokens))
         if first is not None:
             place_0 = torch.arange(len(words), len(words) + len(tokens), device=tokens.device)
             inputs = torch.cat([inputs, first])  # (U+N, E)
@@ -200,14 +187,13 @@ class RecurrentModel(nn.Module):
         self, contexts: Sequence[Sequence[int]], conditions: Conditions = None
     ) -> tuple[Tensor, RecurrentState, Tensor]:
         """Read N ragged contexts: log_probs (N, V) of the next token, the state, and the scores (N,)."""
-        self._check_contexts(contexts)
-        ready = self._prepared()
-        state = self._empty_state(len(contexts), ready.table)
-        first = self._first_inputs(conditions, len(contexts))
-        if first is not None:
-            state = self._advance(ready, ready.layers[0].project(first), state)
-        state, scores = self._read(ready, contexts, state)
-        return ready.output.log_probs(state[-1][0]), state, scores
+        self.check_contexts(contexts)
+        return self.decoder().start(contexts, self.first_inputs(conditions, len(contexts)))
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Read one token (R,) in each row: log_probs (R, V) of the next, and the new state."""
+        return self.decoder(checked=False).step(tokens, state)
 
     @torch.no_grad()
     def score(
@@ -217,79 +203,40 @@ class RecurrentModel(nn.Module):
 
         A row is read no further once it is below its floor (R,).
         """
-        self._check_contexts(continuations)
-        ready = self._prepared()
-        lengths, tokens = _pad(continuations, ready.table.device)  # (R,), (R, T)
-        rows = torch.arange(len(lengths), device=lengths.device)
-        scores = ready.table.new_zeros(len(lengths))
-        for place in range(tokens.shape[1] - 1):
-            going = lengths[rows] > place + 1
-            if floors is not None:
-                going &= scores[rows] >= floors[rows]
-            if not bool(going.all()):
-                kept = going.nonzero().flatten()
-                rows, state = rows[kept], tuple(tuple(part[kept] for part in layer) for layer in state)
-                if not len(rows):
-                    break
-            state = self._advance(ready, ready.table.index_select(0, tokens[rows, place]), state)
-            scores.index_add_(0, rows, self._target_log_probs(state[-1][0], tokens[rows, place + 1]))
-        return scores
+        self.check_contexts(continuations)
+        return self.decoder(checked=False).score(continuations, state, floors)
 
     @torch.no_grad()
-    def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Read one token (R,) in each row: log_probs (R, V) of the next, and the new state."""
-        ready = self._prepared()
-        state = self._advance(ready, ready.table.index_select(0, tokens), state)
-        return ready.output.log_probs(state[-1][0]), state
+    def score_sentences(self, sentences: Sequence[Sequence[int]], conditions: Conditions = None) -> Tensor:
+        """The log probability (N,) of each sentence after its first token: the scores of `start`, and no more."""
+        self.check_contexts(sentences)
+        return self.decoder().read(sentences, self.first_inputs(conditions, len(sentences)))[1]
 
-    def _advance(self, ready: _Prepared, gates: Tensor, state: RecurrentState) -> RecurrentState:
-        """One step of every layer; `gates` (R, G*H), the first layer's projected input, is overwritten."""
-        cell = STEPS[self.config.cell]
-        result = [cell(gates, state[0], ready.layers[0])]
-        for layer, old in zip(ready.layers[1:], state[1:], strict=True):
-            result.append(cell(layer.project(result[-1][0]), old, layer))
-        return tuple(result)
+    def decoder(self, matrix: type[Matrix] = FloatMatrix, *, checked: bool = True) -> Decoder:
+        """The weights, ready for decoding with products of one kind: as they are now, or unchecked as of last time.
 
-    def _read(
-        self, ready: _Prepared, contexts: Sequence[Sequence[int]], state: RecurrentState
-    ) -> tuple[RecurrentState, Tensor]:
-        """Read N ragged contexts, each from its row: the last states (N rows), and the scores (N,) as in `start`."""
-        # Longest first: the rows that are still being read at any time are then the first ones.
-        order = sorted(range(len(contexts)), key=lambda row: -len(contexts[row]))
-        lengths, tokens = _pad([contexts[row] for row in order], ready.table.device)
-        rows = torch.tensor(order, device=tokens.device)
-        columns = tokens.t().contiguous()  # (T, N)
-        counts = [int((lengths > place).sum()) for place in range(len(columns) + 1)]
-        state = tuple(tuple(part[rows] for part in layer) for layer in state)
-        ended: list[RecurrentState] = []
-        hidden, targets, owners = [], [], []
-        for place, (reading, scored) in enumerate(pairwise(counts)):  # scored: the rows whose next token is given
-            gates = ready.table.index_select(0, columns[place, :reading])
-            state = self._advance(ready, gates, _rows(state, slice(reading)))
-            ended.append(_rows(state, slice(scored, reading)))
-            if scored:
-                hidden.append(state[-1][0][:scored])
-                targets.append(columns[place + 1, :scored])
-                owners.append(rows[:scored])
-        scores = ready.table.new_zeros(len(order))
-        if hidden:
-            log_probs = self._target_log_probs(torch.cat(hidden), torch.cat(targets))
-            scores.index_add_(0, torch.cat(owners), log_probs)
-        back = torch.argsort(rows)
-        last = tuple(
-            tuple(torch.cat(parts[::-1])[back] for parts in zip(*layers, strict=True))
-            for layers in zip(*ended, strict=True)
-        )
-        return last, scores
+        To look whether any have changed takes a good part of a short step, and they do not change during a search.
+        """
+        if checked or matrix not in self._decoders:
+            version = tuple((weight.data_ptr(), _version(weight)) for weight in self.parameters())
+            if self._decoded != version:
+                self._decoded, self._decoders = version, {}
+            if matrix not in self._decoders:
+                self._decoders[matrix] = self._prepare(matrix)
+        return self._decoders[matrix]
 
-    def _empty_state(self, rows: int, like: Tensor) -> RecurrentState:
-        parts = 2 if self.config.cell == "lstm" else 1
-        zeros = like.new_zeros(rows, self.config.hidden_size)
-        return tuple((zeros,) * parts for _ in range(self.config.num_layers))
-
-    def _target_log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:  # (R, H), (R,) -> (R,)
-        pairs = zip(torch.split(hidden, SCORED_ROWS), torch.split(targets, SCORED_ROWS), strict=True)
-        return torch.cat([self.output.target_log_probs(*pair) for pair in pairs])
+    @torch.no_grad()
+    def _prepare(self, matrix: type[Matrix]) -> Decoder:
+        cell, depth = self.config.cell, self.config.num_layers
+        layers = tuple(prepare_layer(self.network, layer, cell, matrix) for layer in range(depth))
+        added = layers[0].size - self.config.hidden_size
+        if matrix is FloatMatrix:
+            table = layers[0].project(self.embedding.weight)
+        else:  # the table is no product of a step: it stays exact, and is shared where it can be
+            gates = self.decoder().table.float().view(self.vocab_size, -1, self.config.hidden_size)
+            table = (F.pad(gates, (0, added)) if added else gates).flatten(1)
+        condition = matrix(self.condition.weight, self.condition.bias) if self.config.condition_size else None
+        return Decoder(cell, table, layers, self.output.prepare(matrix, added), condition)
 
     # -- conditions --
 
@@ -304,8 +251,13 @@ class RecurrentModel(nn.Module):
             if axes is not None:
                 self.condition_axes.copy_(axes)
 
-    def _first_inputs(self, conditions: Conditions, rows: int) -> Tensor | None:
-        """The first input (N, E) of each row; None where the network takes no condition."""
+    def first_inputs(
+        self, conditions: Conditions, rows: int, project: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor | None:
+        """The first input (N, E) of each row; None where the network takes no condition.
+
+        `project` stands for the condition's own product, (N, D) -> (N, E).
+        """
         size = self.config.condition_size
         if conditions is not None and len(conditions) != rows:
             raise ValueError(f"`conditions` must be one per example ({rows}), but are {len(conditions)}")
@@ -326,7 +278,7 @@ class RecurrentModel(nn.Module):
         if self.config.condition_axes and not self.training:
             self._check_kind(vectors, given)
         centred = (vectors - self.condition_mean) * self.condition_scale  # (given, D)
-        projected: Tensor = self.condition(centred)  # (given, E)
+        projected: Tensor = (project or self.condition)(centred)  # (given, E)
         if len(given) == rows:
             return projected
         return empty.index_copy(0, torch.tensor(given, device=projected.device), projected)
@@ -340,7 +292,7 @@ class RecurrentModel(nn.Module):
                 f"(the first is that of example {rows[int(wrong[0])]})"
             )
 
-    def _check_contexts(self, contexts: Sequence[Sequence[int]]) -> None:
+    def check_contexts(self, contexts: Sequence[Sequence[int]]) -> None:
         if not contexts or not all(len(context) for context in contexts):
             raise ValueError("`contexts` must hold at least one context, and each at least one token")
         low = min(min(context) for context in contexts)
@@ -349,26 +301,12 @@ class RecurrentModel(nn.Module):
             wrong = low if low < 0 else high
             raise ValueError(f"a token must be between 0 and {self.vocab_size - 1}, but one is {wrong}")
 
-    # -- the tables of decoding, dropped whenever the weights may have changed --
-
-    def _prepared(self) -> _Prepared:
-        version = tuple((weight.data_ptr(), _version(weight)) for weight in self.parameters())
-        if self._ready is None or self._ready.version != version:
-            self._ready = self._prepare(version)
-        return self._ready
-
-    @torch.no_grad()
-    def _prepare(self, version: tuple[tuple[int, int], ...]) -> _Prepared:
-        layers = tuple(prepare_layer(self.network, layer, self.config.cell) for layer in range(self.config.num_layers))
-        table = layers[0].project(self.embedding.weight)
-        return _Prepared(table=table, layers=layers, output=self.output.prepare(), version=version)
-
     def train(self, mode: bool = True) -> RecurrentModel:
-        self._ready = None
+        self._decoders = {}
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ready": None}
+        return {**self.__dict__, "_decoders": {}}
 
     # -- files --
 
@@ -407,17 +345,6 @@ def _stack(vectors: Sequence[Any], size: int) -> Tensor:
     if all(isinstance(vector, Tensor) for vector in vectors):
         return torch.stack(list(vectors))
     return torch.from_numpy(np.stack([np.asarray(vector) for vector in vectors]))
-
-
-def _pad(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The lengths (R,) of ragged sequences, and their tokens (R, T), padded with 0."""
-    longest = max(map(len, sequences))
-    padded = [[*tokens, *[0] * (longest - len(tokens))] for tokens in sequences]
-    return torch.tensor(list(map(len, sequences)), device=device), torch.tensor(padded, device=device)
-
-
-def _rows(state: RecurrentState, which: slice) -> RecurrentState:
-    return tuple(tuple(part[which] for part in layer) for layer in state)
 
 
 def _version(weight: Tensor) -> int:

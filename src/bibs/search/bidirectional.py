@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from .beam import Fills, Frontier, Pass, run_pass
 from .problem import DIRECTIONS, Direction, Fill, Settings, Start, TracedPass, opposite
-from .rescore import Batch, finish, left_to_right, score_both
+from .rescore import Batch, finish, left_to_right, score_both, score_sentences
 
 
 class Visit(NamedTuple):
@@ -104,7 +104,10 @@ def _trace(batch: Batch, example: int, history: History) -> tuple[TracedPass, ..
     for direction, frontiers, fills in (visit for step in history.steps for visit in step):
         partial_fills = tuple(map(batch[direction].partial_fills, frontiers))
         for fill, value in list(fills.items())[:1]:
-            ((forward, backward),) = score_both(batch, [(example, fill)], [-math.inf])
             tokens = batch.layouts[example].fill(fill)
+            if batch.margin is None:
+                ((forward, backward),) = score_both(batch, [(example, fill)], [-math.inf])
+            else:
+                ((forward, backward),) = score_sentences(batch, [(example, tokens)])
             passes.append(TracedPass(direction, tokens, forward + backward, value, partial_fills))
     return tuple(passes)

@@ -48,6 +48,7 @@ class Prefixes:
         """Empty the tree and read new contexts."""
         log_probs, state, self.context_scores = self.model.start(contexts, conditions)  # the scores are (contexts,)
         self.device = log_probs.device
+        self.conditions = conditions
         self._roots = Block(log_probs, state)
         self.forget()
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from .beam import Fills, Side
+from .model import select_conditions
 from .problem import Direction, Fill, Layout, Settings, Tokens
 
 MARGIN = 1e-3
@@ -35,6 +36,12 @@ class Batch:
     @property
     def layouts(self) -> Sequence[Layout]:
         return self.forward.layouts
+
+    @property
+    def margin(self) -> float | None:
+        """How far off S may be where a model of the passes is a quick copy of another; None where neither is."""
+        margins = [getattr(side.prefixes.model, "margin", None) for side in (self.forward, self.backward)]
+        return None if margins == [None, None] else sum(margin or 0.0 for margin in margins)
 
 
 def left_to_right(direction: Direction, fills: Fills) -> Fills:
@@ -60,6 +67,7 @@ def score_both(batch: Batch, asked: Sequence[tuple[int, Tokens]], floors: Sequen
 def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking: Ranking) -> list[list[Fill]]:
     """Score what was proposed for each example, from left to right, best guess first; sort it, and keep the best."""
     wanted, penalty = settings.num_return_sequences, batch.forward.rules.penalty
+    margin = MARGIN + (batch.margin or 0.0)
     results: list[list[Fill]] = [[] for _ in proposals]
     floors = [-torch.inf] * len(proposals)
     # By S, the first few are scored whole. The others have to reach the last of those, or are given up.
@@ -77,7 +85,9 @@ def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking
                 results[example].append(Fill(tokens, forward + backward, by[ranking], forward, backward, penalty=lost))
         for example, found in enumerate(results):
             if len(found) == wanted:
-                floors[example] = min(fill.score - fill.penalty for fill in found) - MARGIN
+                floors[example] = min(fill.score - fill.penalty for fill in found) - margin
+    if batch.margin is not None:
+        results = score_again(batch, [near_best(found, wanted, margin) for found in results], ranking)
     return [best_fills(found, wanted) for found in results]
 
 
@@ -87,3 +97,34 @@ def best_fills(fills: Iterable[Fill], count: int) -> list[Fill]:
     for fill in sorted(fills, key=lambda fill: fill.penalty - fill.ranking_score):
         distinct.setdefault(fill.tokens, fill)
     return list(distinct.values())[:count]
+
+
+def near_best(fills: Sequence[Fill], count: int, margin: float) -> list[Fill]:
+    """The fills that are worth no less than the last of the `count` best, but for the margin."""
+    best = best_fills(fills, len(fills))
+    floor = min((fill.ranking_score - fill.penalty for fill in best[:count]), default=0.0) - margin
+    return [fill for fill in best if not fill.ranking_score - fill.penalty < floor]
+
+
+def score_again(batch: Batch, results: Sequence[Sequence[Fill]], ranking: Ranking) -> list[list[Fill]]:
+    """The fills with the scores of the models of which those of the passes are copies."""
+    asked = [(example, fill) for example, fills in enumerate(results) for fill in fills]
+    again: list[list[Fill]] = [[] for _ in results]
+    scores = score_sentences(batch, [(example, fill.tokens) for example, fill in asked])
+    for (example, fill), (forward, backward) in zip(asked, scores, strict=True):
+        by = {"own": fill.ranking_score, "sum": forward + backward, "max": max(forward, backward)}
+        new = Fill(fill.tokens, forward + backward, by[ranking], forward, backward, penalty=fill.penalty)
+        again[example].append(new)
+    return again
+
+
+def score_sentences(batch: Batch, asked: Sequence[tuple[int, Tokens]]) -> list[tuple[float, float]]:
+    """(forward_score, backward_score) of whole sentences of examples, from scratch, exactly."""
+    columns: list[list[float]] = [[], []]
+    for side, turn, scores in zip((batch.forward, batch.backward), (1, -1), columns, strict=True):
+        tree = side.prefixes
+        for first in range(0, len(asked), tree.max_rows):
+            some = asked[first : first + tree.max_rows]
+            conditions = select_conditions(tree.conditions, [side.roots[example] for example, _ in some])
+            scores += tree.model.exact_scores([tokens[::turn] for _, tokens in some], conditions).tolist()
+    return list(zip(*columns, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bibs.evaluation.ncca import BagOfWords, JointSpace, Retrieval
+from bibs.models.ncca import BagOfWords, JointSpace
 
 
 def correlated(seed: int, n: int = 200) -> tuple[np.ndarray, np.ndarray]:
@@ -50,18 +50,18 @@ def test_the_answer_that_goes_with_a_kind_of_picture_is_retrieved() -> None:
     centres = generator.normal(size=(4, 10)) * 3
     kinds = generator.integers(4, size=400)
     pictures = centres[kinds] + generator.normal(size=(400, 10))
-    retrieval = Retrieval.fit(pictures[:300], [answers[kind] for kind in kinds[:300]])
-    found = retrieval.nearest(pictures[300:])
-    right = sum(answer == answers[kind] for answer, kind in zip(found, kinds[300:], strict=True))
-    assert right >= 95
+    bag = BagOfWords.of(answers)
+    space = JointSpace.fit(pictures[:300], bag.vectors([answers[kind] for kind in kinds[:300]]))
+    assert (space.nearest(pictures[300:], bag.vectors(answers)) == kinds[300:]).sum() >= 95
 
 
 def test_narrowing_equals_fitting_with_fewer_dimensions() -> None:
     pictures, _ = correlated(3)
     words = [(f"w{k % 7}", f"v{k % 3}") for k in range(len(pictures))]
-    narrow = Retrieval.fit(pictures, words, num_dimensions=6).narrowed(2)
-    fitted = Retrieval.fit(pictures, words, num_dimensions=2)
-    assert narrow.nearest(pictures) == fitted.nearest(pictures)
+    texts = BagOfWords.of(words).vectors(words)
+    narrow = JointSpace.fit(pictures, texts, num_dimensions=6).narrowed(2)
+    fitted = JointSpace.fit(pictures, texts, num_dimensions=2)
+    assert (narrow.nearest(pictures, texts) == fitted.nearest(pictures, texts)).all()
 
 
 def test_a_bag_of_words_has_unit_length_and_ignores_order_and_strangers() -> None:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bibs.evaluation.tasks import Words
-
+Words = tuple[str, ...]
 Floats = NDArray[np.float64]
 
 POWER = 4.0
@@ -55,15 +54,9 @@ class JointSpace:
         whiten_x, whiten_y = _whitener(x, regularisation), _whitener(y, regularisation)
         cross = whiten_x.T @ (x.T @ y / len(x)) @ whiten_y  # (P, T)
         left, correlations, right = np.linalg.svd(cross, full_matrices=False)
-        kept = min(num_dimensions, len(correlations))
-        scale = correlations[:kept] ** power
-        return cls(
-            picture_mean=means[0],
-            picture_map=whiten_x @ left[:, :kept] * scale,
-            text_mean=means[1],
-            text_map=whiten_y @ right[:kept].T * scale,
-            correlations=correlations[:kept],
-        )
+        scale = correlations**power
+        space = cls(means[0], whiten_x @ left * scale, means[1], whiten_y @ right.T * scale, correlations)
+        return space.narrowed(num_dimensions)
 
     def narrowed(self, num_dimensions: int) -> JointSpace:
         """The first axes alone: those that a fit with fewer dimensions finds."""
@@ -74,53 +67,12 @@ class JointSpace:
             correlations=self.correlations[:num_dimensions],
         )
 
-    def place_pictures(self, pictures: Floats) -> Floats:  # (n, P) -> (n, K), unit length
-        return _unit((pictures - self.picture_mean) @ self.picture_map)
-
-    def place_texts(self, texts: Floats) -> Floats:  # (n, T) -> (n, K), unit length
-        return _unit((texts - self.text_mean) @ self.text_map)
-
-
-@dataclass(frozen=True)
-class Retrieval:
-    """Answers by picture: the training answer whose place is nearest to the picture's."""
-
-    space: JointSpace
-    answers: tuple[Words, ...]
-    vectors: Floats  # (answers, T): their bags of words
-    places: Floats  # (answers, K): where they stand
-
-    @classmethod
-    def fit(
-        cls,
-        pictures: Floats,
-        answers: Sequence[Words],
-        *,
-        num_dimensions: int = 64,
-        regularisation: float = 0.1,
-        power: float = POWER,
-    ) -> Retrieval:
-        """Learn from pictures (n, P) and the answer given for each; an answer's vector is its bag of words."""
-        bag = BagOfWords.of(answers)
-        space = JointSpace.fit(
-            np.asarray(pictures, dtype=np.float64),
-            bag.vectors(answers),
-            num_dimensions=num_dimensions,
-            regularisation=regularisation,
-            power=power,
-        )
-        distinct = tuple(dict.fromkeys(answers))
-        vectors = bag.vectors(distinct)
-        return cls(space, distinct, vectors, space.place_texts(vectors))
-
-    def narrowed(self, num_dimensions: int) -> Retrieval:
-        space = self.space.narrowed(num_dimensions)
-        return replace(self, space=space, places=space.place_texts(self.vectors))
-
-    def nearest(self, pictures: Floats) -> list[Words]:
-        """The answer for each picture (n, P)."""
-        near = self.space.place_pictures(np.asarray(pictures, dtype=np.float64)) @ self.places.T  # (n, answers)
-        return [self.answers[index] for index in near.argmax(1)]
+    def nearest(self, pictures: Floats, texts: Floats) -> NDArray[np.int_]:  # (n, P), (m, T) -> (n,)
+        """The place of the text whose direction is nearest to each picture's."""
+        seen = _unit((pictures - self.picture_mean) @ self.picture_map)  # (n, K)
+        said = _unit((texts - self.text_mean) @ self.text_map)  # (m, K)
+        places: NDArray[np.int_] = (seen @ said.T).argmax(1)
+        return places
 
 
 @dataclass(frozen=True)
