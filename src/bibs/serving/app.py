@@ -122,7 +122,7 @@ def _add_fill(app: FastAPI, service: Service) -> None:
             else filled(template, each, found.checked.options, service.infiller.vocabulary)
             for template, each in zip(found.checked.templates, found.results, strict=True)
         ]
-        return to_json({"model": service.settings.name, "precision": service.precision, "results": results})
+        return to_json({"model": service.settings.name, "precision": service.infiller.precision, "results": results})
 
 
 def _add_completions(app: FastAPI, service: Service) -> None:
@@ -155,7 +155,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         "object": "model",
         "created": 0,
         "owned_by": "bibs",
-        "precision": service.precision,
+        "precision": service.infiller.precision,
         "vocabulary": len(service.infiller.vocabulary),
         "pictures": not why_not,
         "why_no_pictures": why_not or None,

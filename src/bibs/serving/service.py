@@ -43,10 +43,6 @@ class Service:
         self.batcher: Batcher | None = None
 
     @property
-    def precision(self) -> str:
-        return str(getattr(self.infiller, "precision", "float32"))
-
-    @property
     def is_ready(self) -> bool:
         return self.batcher is not None and self.batcher.is_running
 
