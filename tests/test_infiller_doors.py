@@ -188,7 +188,8 @@ def test_a_picture_is_a_file_bytes_an_open_file_or_a_tensor(seeing, tmp_path):
     found = seeing(["a _ _ wave"] * len(forms), images=forms)
     assert all(each == found[0] for each in found)
     with (tmp_path / "grey.png").open("rb") as file:
-        assert seeing("a _ _ wave", images=file) == found[0]
+        (alone,) = seeing("a _ _ wave", images=file)
+    assert (alone.text, alone.score) == (found[0][0].text, pytest.approx(found[0][0].score))
     assert "`images`: it cannot be read as a picture: no known" in refuse(lambda: seeing("a _", images=b"no picture"))
 
 

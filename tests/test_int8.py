@@ -209,9 +209,9 @@ class Copy:
     """What the passes see is another model altogether."""
 
     def __init__(self, exact: HistoryModel, margin: float) -> None:
-        self.exact = exact
         self.margin = margin
         self.copy = HistoryModel(exact.vocab_size, exact.seed + 1)
+        self.exact_scores = lambda sentences, conditions: exact.start(sentences, conditions)[2]
         self.vocab_size = exact.vocab_size
         self.start, self.step = self.copy.start, self.copy.step
 
@@ -222,9 +222,11 @@ class Copy:
 @given(data=st.data())
 def test_whatever_the_passes_see_the_exact_model_scores_the_answers(method, feature, margin, data) -> None:
     problem = data.draw(problems(feature))
-    found = problem.with_models(lambda model: Copy(model, margin)).fill(method, num_beams=3, num_rounds=2)
-    assert all(found)
+    options = {"num_beams": 3, "num_rounds": 2}
+    found = problem.with_models(lambda model: Copy(model, margin)).fill(method, **options)
     check_scores(problem, found)
+    by_the_copy = problem.with_models(lambda model: Copy(model, margin).copy).fill(method, **options)
+    assert list(map(len, found)) == list(map(len, by_the_copy))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bibs import fill_templates
+from bibs.models.decoding import Decoder
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from fakes import CountingModel, FrugalHistoryModel
 
@@ -41,11 +42,9 @@ def test_a_recurrent_model_stops_reading_below_the_floor(cell: str, monkeypatch:
     continuations = [[7, 8, 9, 10, 11], [7, 8], [9, 8, 7, 6, 5], [3]]
     exact = model.score(continuations, state)
     read: list[int] = []
-    advance = RecurrentModel._advance
+    advance = Decoder._advance
     monkeypatch.setattr(
-        RecurrentModel,
-        "_advance",
-        lambda self, ready, gates, old: read.append(len(gates)) or advance(self, ready, gates, old),
+        Decoder, "_advance", lambda self, gates, old: read.append(len(gates)) or advance(self, gates, old)
     )
     floors = torch.stack([exact[0] - 0.1, exact[1] - 0.1, exact[2] / 2, torch.tensor(0.0)])
     found = model.score(continuations, state, floors)

@@ -24,9 +24,7 @@ class CheckedModel:
         self.name = name
         self.model = model
         self.vocab_size = model.vocab_size
-        if hasattr(model, "exact"):  # a quick copy of another model
-            self.exact = CheckedModel(name, model.exact)
-            self.margin: float = getattr(model, "margin", 0.0)
+        self.margin: float | None = getattr(model, "margin", None)
 
     def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
         log_probs, state, scores = self.model.start(contexts, conditions)
@@ -56,6 +54,12 @@ class CheckedModel:
             log_probs, state = self.step(tokens, state)
             scores[rows] += log_probs.gather(1, following[:, None])[:, 0]
         return scores
+
+    def exact_scores(self, sentences: Sequence[Sequence[int]], conditions: Conditions = None) -> Tensor:
+        if hasattr(self.model, "exact_scores"):
+            scores = self.model.exact_scores(sentences, conditions)
+            return self._checked_scores("exact_scores()", len(sentences), scores)
+        return self.start(sentences, conditions)[2]
 
     def _check(self, call: str, rows: int, log_probs: Tensor, state: State) -> None:
         said = f"the {self.name} model's {call}"

@@ -37,10 +37,7 @@ class Decoder:
 
     def start(self, contexts: Sequence[Sequence[int]], first: Tensor | None) -> tuple[Tensor, RecurrentState, Tensor]:
         """Read N ragged contexts after a first input (N, E), if there is one; returns as `StepModel.start`."""
-        state = self._empty_state(len(contexts))
-        if first is not None:
-            state = self._advance(self.layers[0].project(first), state)
-        state, scores = self._read(contexts, state)
+        state, scores = self.read(contexts, first)
         return self.output.log_probs(state[-1][0]), state, scores
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
@@ -77,8 +74,11 @@ class Decoder:
             result.append(cell(layer.project(result[-1][0]), old, layer))
         return tuple(result)
 
-    def _read(self, contexts: Sequence[Sequence[int]], state: RecurrentState) -> tuple[RecurrentState, Tensor]:
-        """Read N ragged contexts, each from its row: the last states (N rows), and the scores (N,) as in `start`."""
+    def read(self, contexts: Sequence[Sequence[int]], first: Tensor | None) -> tuple[RecurrentState, Tensor]:
+        """What `start` does, but for what comes next: the last states (N rows), and the scores (N,)."""
+        state = self._empty_state(len(contexts))
+        if first is not None:
+            state = self._advance(self.layers[0].project(first), state)
         # Longest first: the rows that are still being read at any time are then the first ones.
         order = sorted(range(len(contexts)), key=lambda row: -len(contexts[row]))
         lengths, tokens = _pad([contexts[row] for row in order], self.table.device)

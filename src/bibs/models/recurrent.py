@@ -193,7 +193,7 @@ class RecurrentModel(nn.Module):
     @torch.no_grad()
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Read one token (R,) in each row: log_probs (R, V) of the next, and the new state."""
-        return self.decoder().step(tokens, state)
+        return self.decoder(checked=False).step(tokens, state)
 
     @torch.no_grad()
     def score(
@@ -204,15 +204,25 @@ class RecurrentModel(nn.Module):
         A row is read no further once it is below its floor (R,).
         """
         self.check_contexts(continuations)
-        return self.decoder().score(continuations, state, floors)
+        return self.decoder(checked=False).score(continuations, state, floors)
 
-    def decoder(self, matrix: type[Matrix] = FloatMatrix) -> Decoder:
-        """The weights as they are now, ready for decoding with products of one kind."""
-        version = tuple((weight.data_ptr(), _version(weight)) for weight in self.parameters())
-        if self._decoded != version:
-            self._decoded, self._decoders = version, {}
-        if matrix not in self._decoders:
-            self._decoders[matrix] = self._prepare(matrix)
+    @torch.no_grad()
+    def score_sentences(self, sentences: Sequence[Sequence[int]], conditions: Conditions = None) -> Tensor:
+        """The log probability (N,) of each sentence after its first token: the scores of `start`, and no more."""
+        self.check_contexts(sentences)
+        return self.decoder().read(sentences, self.first_inputs(conditions, len(sentences)))[1]
+
+    def decoder(self, matrix: type[Matrix] = FloatMatrix, *, checked: bool = True) -> Decoder:
+        """The weights, ready for decoding with products of one kind: as they are now, or unchecked as of last time.
+
+        To look whether any have changed takes a good part of a short step, and they do not change during a search.
+        """
+        if checked or matrix not in self._decoders:
+            version = tuple((weight.data_ptr(), _version(weight)) for weight in self.parameters())
+            if self._decoded != version:
+                self._decoded, self._decoders = version, {}
+            if matrix not in self._decoders:
+                self._decoders[matrix] = self._prepare(matrix)
         return self._decoders[matrix]
 
     @torch.no_grad()

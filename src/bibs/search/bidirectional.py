@@ -105,7 +105,9 @@ def _trace(batch: Batch, example: int, history: History) -> tuple[TracedPass, ..
         partial_fills = tuple(map(batch[direction].partial_fills, frontiers))
         for fill, value in list(fills.items())[:1]:
             tokens = batch.layouts[example].fill(fill)
-            known = score_both(batch, [(example, fill)], [-math.inf])
-            ((forward, backward),) = score_sentences(batch, [(example, tokens)]) if batch.copies else known
+            if batch.margin is None:
+                ((forward, backward),) = score_both(batch, [(example, fill)], [-math.inf])
+            else:
+                ((forward, backward),) = score_sentences(batch, [(example, tokens)])
             passes.append(TracedPass(direction, tokens, forward + backward, value, partial_fills))
     return tuple(passes)

@@ -44,8 +44,8 @@ class StepModel(Protocol):
 class ScoringModel(StepModel, Protocol):
     """One that also scores given tokens. It is what search runs on; `bibs.checks` makes one of any `StepModel`.
 
-    A model may be a quick copy of another: it then has that one as `exact`, a `StepModel`, and a `margin`. Passes ask
-    the copy; of the fills found, those whose S is within the margin of the best are scored again by `exact`.
+    It may be a quick copy of another model, and then has a `margin`: of the fills found, those whose S is within the
+    margin of the best are scored again, by `exact_scores`.
     """
 
     def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor) -> Tensor:
@@ -55,6 +55,10 @@ class ScoringModel(StepModel, Protocol):
         A row that falls below its floor (R,) is of no more interest: the model may stop there, and give any value below
         the floor.
         """
+        ...
+
+    def exact_scores(self, sentences: Sequence[Sequence[int]], conditions: Conditions = None) -> Tensor:
+        """The log probability (N,) of whole sentences after their first tokens, as it is to come back."""
         ...
 
 

@@ -38,9 +38,10 @@ class Batch:
         return self.forward.layouts
 
     @property
-    def copies(self) -> bool:
-        """Whether a model of the passes is a quick copy of another one, which is to score the answers."""
-        return any(hasattr(side.prefixes.model, "exact") for side in (self.forward, self.backward))
+    def margin(self) -> float | None:
+        """How far off S may be where a model of the passes is a quick copy of another; None where neither is."""
+        margins = [getattr(side.prefixes.model, "margin", None) for side in (self.forward, self.backward)]
+        return None if margins == [None, None] else sum(margin or 0.0 for margin in margins)
 
 
 def left_to_right(direction: Direction, fills: Fills) -> Fills:
@@ -66,7 +67,7 @@ def score_both(batch: Batch, asked: Sequence[tuple[int, Tokens]], floors: Sequen
 def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking: Ranking) -> list[list[Fill]]:
     """Score what was proposed for each example, from left to right, best guess first; sort it, and keep the best."""
     wanted, penalty = settings.num_return_sequences, batch.forward.rules.penalty
-    margin = MARGIN + sum(getattr(side.prefixes.model, "margin", 0.0) for side in (batch.forward, batch.backward))
+    margin = MARGIN + (batch.margin or 0.0)
     results: list[list[Fill]] = [[] for _ in proposals]
     floors = [-torch.inf] * len(proposals)
     # By S, the first few are scored whole. The others have to reach the last of those, or are given up.
@@ -85,7 +86,7 @@ def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking
         for example, found in enumerate(results):
             if len(found) == wanted:
                 floors[example] = min(fill.score - fill.penalty for fill in found) - margin
-    if batch.copies:
+    if batch.margin is not None:
         results = score_again(batch, [near_best(found, wanted, margin) for found in results], ranking)
     return [best_fills(found, wanted) for found in results]
 
@@ -118,14 +119,12 @@ def score_again(batch: Batch, results: Sequence[Sequence[Fill]], ranking: Rankin
 
 
 def score_sentences(batch: Batch, asked: Sequence[tuple[int, Tokens]]) -> list[tuple[float, float]]:
-    """(forward_score, backward_score) of whole sentences of examples, from scratch, by the exact models."""
-    columns: list[list[float]] = []
-    for side, turn in ((batch.forward, 1), (batch.backward, -1)):
-        tree, scores = side.prefixes, list[float]()
-        model = getattr(tree.model, "exact", tree.model)
+    """(forward_score, backward_score) of whole sentences of examples, from scratch, exactly."""
+    columns: list[list[float]] = [[], []]
+    for side, turn, scores in zip((batch.forward, batch.backward), (1, -1), columns, strict=True):
+        tree = side.prefixes
         for first in range(0, len(asked), tree.max_rows):
             some = asked[first : first + tree.max_rows]
             conditions = select_conditions(tree.conditions, [side.roots[example] for example, _ in some])
-            scores += model.start([tokens[::turn] for _, tokens in some], conditions)[2].tolist()
-        columns.append(scores)
+            scores += tree.model.exact_scores([tokens[::turn] for _, tokens in some], conditions).tolist()
     return list(zip(*columns, strict=True))

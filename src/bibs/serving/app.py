@@ -28,14 +28,13 @@ from .answers import filled
 from .checks import RefusedError
 from .completions import answer, as_events, by_other_names, to_fill
 from .description import DESCRIPTIONS, describe_body, describe_errors, with_bodies
-from .doors import COMPLETIONS, Guarded, Watched, error_body
+from .doors import CLIENT_GONE, COMPLETIONS, Guarded, Watched, error_body
 from .reading import read_completion, read_fill
 from .service import ClientGoneError, Service
 from .settings import ServiceSettings
 from .watching import Metrics
 
 STATIC = Path(__file__).parent / "static"
-CLIENT_GONE = 499
 
 
 def create_app(infiller: Infiller, settings: ServiceSettings | None = None) -> FastAPI:

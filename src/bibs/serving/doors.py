@@ -29,6 +29,7 @@ SAFETY = {
     "x-frame-options": "DENY",
 }
 COMPLETIONS = "/v1/completions"
+CLIENT_GONE = 499
 
 
 def error_body(path: str, message: str, status: int) -> dict[str, Any]:
@@ -77,6 +78,7 @@ class Watched:
                 await refuse(scope, send_safely, 500, "the service failed to answer; its log says more")
         finally:
             seconds = time.monotonic() - begin
+            status = status or CLIENT_GONE  # before it had sent its body
             self.metrics.answered(path, status, seconds)
             fields = {"method": scope["method"], "path": path, "status": status, "seconds": round(seconds, 4)}
             LOG.info("answered", extra={"fields": fields | scope.get("bibs.log", {})})
