@@ -50,7 +50,7 @@ def comparison_report(layout: Layout, lead: str, results: Results, run: Run, ima
     more: list[Table] = []
     plots: list[Plot] = []
     for name in lengths:
-        title = f"{layout.title}, {name} length, 95 % intervals; the best of each column stands out"
+        title = f"{layout.title}, {name} length"
         further = (gain_table(results, layout.main, name), length_table(results, name))
         tables += [metric_table(results, title, layout.main, name), *(table for table in further if table.rows)]
         more += [metric_table(results, f"{title}, {name} length", some, name) for title, some in layout.more]
@@ -81,7 +81,8 @@ def metric_table(results: Results, title: str, metrics: Sequence[str], lengths: 
         return bool(row[name] == max(values) and (len(values) == 1 or row[name] > min(values)))
 
     rows = [row for row in results.rows if row["lengths"] == lengths]
-    return lay_out(title, rows, list(map(metric_column, metrics)), line=results.label_of, best=best)
+    note = "95 % intervals; the best of each column stands out"
+    return lay_out(title, rows, list(map(metric_column, metrics)), line=results.label_of, best=best, note=note)
 
 
 def gain_rows(results: Results, lengths: str) -> list[Row]:
@@ -101,10 +102,13 @@ def _sure(row: Row, name: str) -> bool:
 
 def gain_table(results: Results, metrics: Sequence[str], lengths: str) -> Table:
     """How far BiBS is above each other method, on the same sentences; a sure gain stands out."""
-    title = f"BiBS minus the others, {lengths} length: difference, gain and 95 % interval; a sure gain stands out"
+    title, note = (
+        f"BiBS minus the others, {lengths} length",
+        "difference, gain and 95 % interval; a sure gain stands out",
+    )
     columns = [metric_column(name, sign="+") for name in metrics]
     rows, best = gain_rows(results, lengths), lambda row, _, name: _sure(row, name)
-    return lay_out(title, rows, columns, line=results.label_of, best=best)
+    return lay_out(title, rows, columns, line=results.label_of, best=best, note=note)
 
 
 def length_table(results: Results, lengths: str) -> Table:
@@ -121,7 +125,7 @@ def length_table(results: Results, lengths: str) -> Table:
     columns = [Column("right", "right", ".1%"), Column("near", "within 1", ".1%"), Column("far", "within 2", ".1%")]
     columns += [Column("mean", "mean error", "+.2f"), Column("CIDEr", "CIDEr / known", ".1%")]
     columns += [Column("seconds", "time / known", ".1f")]
-    return lay_out(f"Chosen lengths, {lengths} length", rows, columns, line=results.label_of)
+    return lay_out(f"Chosen lengths, {lengths} length", rows, columns, line=results.label_of, note="")
 
 
 def _plots(results: Results, lengths: str, metrics: Sequence[str]) -> list[Plot]:

@@ -145,14 +145,17 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _tables(rows: Sequence[Row], answers: Sequence[Row]) -> tuple[Table, ...]:
-    title = "Mean joint log probability and share of settled examples after each pass, 95 % intervals"
+    title = "Mean joint log probability and share of settled examples after each pass"
     columns = [Column("top", "top fill"), Column("best", "best so far"), Column("settled", "settled", ".1%")]
     passes = lay_out(title, rows, columns, line=lambda row: _pass_name(row["pass"]), corner="pass")
-    title = "The best of all passes; people's words, where all are in the vocabulary; rounds until settled or stopped"
+    title, note = (
+        "The best of all passes",
+        "people's words where the vocabulary has all; rounds until settled or stopped",
+    )
     columns = [Column("joint", "joint of the answer"), Column("truth_joint", "joint of people's words")]
     columns += [Column("truth_above", "people's words score higher", ".1%")]
     columns += [Column("rounds_to_settle", "rounds", ".2f")]
-    return passes, lay_out(title, answers, columns, line=share_of, group=lambda row: "", corner="removed")
+    return passes, lay_out(title, answers, columns, line=share_of, group=lambda row: "", corner="removed", note=note)
 
 
 def _pass_name(number: int) -> str:
@@ -160,7 +163,7 @@ def _pass_name(number: int) -> str:
 
 
 def _draw(rows: Sequence[Row]) -> Figure:
-    figure, ((left, right),) = make_panels(1, 2)
+    figure, ((left, right),) = make_panels(1, 2, width=5)
     for colour, share in zip(COLOURS, distinct(rows, "removed"), strict=False):
         here = [row for row in rows if row["removed"] == share]
         draw_curve(left, here, "pass", "best", colour=colour, label=share_label(share))

@@ -40,13 +40,13 @@ LEAD = (
 )
 COLUMNS = (
     Column("distinct", "distinct words", ".2f"),  # in the M blanks of a sentence
-    Column("times", "times those without penalty", ".2f"),
+    Column("times", "times", ".2f"),
     Column("best", "best S", ".2f"),
     Column("mean", "mean S", ".2f"),
     Column("first_accuracy", "first fill: words in place"),  # the share of the true words
     Column("oracle_accuracy", "nearest fill: words in place"),
     Column("found", "true words in any fill"),
-    Column("seconds", "CPU seconds", ".1f"),
+    Column("seconds", "CPU s", ".1f"),
 )
 SAMPLE_CHOICE = "The first sentences of the random order: all fills without a penalty, and with the middle one tried."
 
@@ -109,8 +109,10 @@ def evaluate_diversity(
     def describe(run: Run) -> Report:
         rows = [row for cell in cells for row in diversity_rows(cell, run, settings.seed)]
         results = Results(run.settings, tuple(rows), tuple(notes), run.labels)
-        title = f"{settings.num_return_sequences} fills of each blank, 95 % intervals"
-        table = lay_out(title, rows, COLUMNS, line=results.label_of, corner="search")
+        labels = {key: label.removeprefix("penalty ") for key, label in run.labels.items()}
+        title = f"{settings.num_return_sequences} fills of each blank"
+        note = "95 % intervals; times: distinct words, in those without a penalty"
+        table = lay_out(title, rows, COLUMNS, line=lambda row: labels[row["method"]], corner="penalty", note=note)
         plot = Plot("Quality against distinct words", "diversity", partial(_draw, rows, settings))
         galleries = tuple(_gallery(run, cell, how.get("images")) for cell in cells)
         return Report(TITLE, LEAD, results, (table,), (plot,), galleries=galleries)
@@ -167,7 +169,7 @@ def share_found(each: Completion) -> float:
 
 def _draw(rows: Sequence[Row], settings: DiversitySettings) -> Figure:
     """S and the words in place against distinct words: a line through the penalties, a cross for the wide beam."""
-    figure, ((left, right),) = make_panels(1, 2)
+    figure, ((left, right),) = make_panels(1, 2, width=5)
     curves = {"best": left, "mean": left, "oracle_accuracy": right, "first_accuracy": right}
     labels = {column.name: column.label for column in COLUMNS}
     shares = distinct(rows, "removed")
@@ -180,7 +182,7 @@ def _draw(rows: Sequence[Row], settings: DiversitySettings) -> Figure:
             label += f", {share_label(share)}" if len(shares) > 1 else ""
             draw_curve(axis, narrow, "distinct", name, colour=colour, mark=mark, style=f"o{style}", label=label)
             draw_curve(axis, wide, "distinct", name, colour=colour, style="x")
-    left.set_title("S (numbers: penalty; crosses: more beams)")
+    left.set_title("S (numbers: penalties; crosses: more beams)")
     right.set_title("share of the true words in their places")
     for axis in (left, right):
         axis.set_xlabel(f"distinct words in {settings.num_return_sequences} fills")

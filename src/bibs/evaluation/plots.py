@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, MUTED, ACCENT, FAINT = "#1f2933", "#7b8794", "#0b6e99", "#e4e7eb"
-COLOURS = (ACCENT, "#d55e00", "#009e73", "#7e22ce", "#e0a100", "#cc6699", "#5b4a3f", "#4aa8dd", "#8a8f98", "#111111")
+COLOURS = [ACCENT, "#d55e00", "#009e73", "#7e22ce", "#e0a100", "#cc6699"]
+COLOURS += ["#5b4a3f", "#4aa8dd", "#8a8f98", "#111111", "#b91c1c", "#84a510"]
 
 STYLE = {
     "font.size": 9,

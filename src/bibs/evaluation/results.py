@@ -24,7 +24,7 @@ from bibs.evaluation.runs import Completion, Progress, Run
 from bibs.evaluation.tables import Row
 from bibs.evaluation.tasks import Cell, share_label
 
-LEAST_BASE = 1e-6
+LEAST_BASE = 1e-3
 """A gain over less than this says nothing: coco-caption's Bleu is never quite 0."""
 
 

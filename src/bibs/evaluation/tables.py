@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -52,6 +52,11 @@ class Table:
     groups: tuple[tuple[str, tuple[str, ...]], ...]  # a heading and the columns under it
     rows: tuple[tuple[str, tuple[Entry, ...]], ...]  # a method and its entries
     corner: str = "method"  # what the rows are
+    note: str = ""  # what else is there to see where entries are shown whole
+
+    @property
+    def caption(self) -> str:
+        return ": ".join(filter(None, (self.title, self.note)))
 
     @property
     def columns(self) -> list[str]:
@@ -63,7 +68,7 @@ class Table:
         for _, columns in self.groups:
             ends.append(ends[-1] + len(columns))
         return [
-            Table(self.title, (group,), tuple((name, row[begin:end]) for name, row in self.rows), self.corner)
+            replace(self, groups=(group,), rows=tuple((name, row[begin:end]) for name, row in self.rows))
             for group, (begin, end) in zip(self.groups, pairwise(ends), strict=True)
         ]
 
@@ -81,6 +86,7 @@ def lay_out(
     group: Callable[[Row], str] = share_of,
     best: Callable[[Row, Sequence[Row], str], bool] = lambda row, rivals, name: False,
     corner: str = "method",
+    note: str = "95 % intervals",
 ) -> Table:
     """One line for each `line` of the rows, the columns side by side for each `group` of them.
 
@@ -99,12 +105,12 @@ def lay_out(
         ]
         body.append((label, tuple(entries)))
     labels = tuple(column.label for column in kept)
-    return Table(title, tuple((name, labels) for name in groups), tuple(body), corner)
+    return Table(title, tuple((name, labels) for name in groups), tuple(body), corner, note)
 
 
 def to_markdown(table: Table) -> str:
     heads = [f"{column}, {group}" if group else column for group, columns in table.groups for column in columns]
-    lines = [f"### {table.title}", "", *_head(table.corner, heads)]
+    lines = [f"### {table.caption}", "", *_head(table.corner, heads)]
     for label, entries in table.rows:
         cells = (f"{f'**{e.line}**' if e.best else e.line} {e.interval}".strip() for e in entries)
         lines.append(f"| {label} | {' | '.join(cells)} |")
@@ -144,7 +150,7 @@ def to_latex(table: Table) -> str:
         cells = [rf"\textbf{{{_tex(e.line)}}}" if e.best else _tex(e.line) for e in entries]
         small = [rf" {{\tiny {_tex(e.interval)}}}" if e.interval else "" for e in entries]
         lines.append(" & ".join([_tex(label), *map("".join, zip(cells, small, strict=True))]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(table.title)}.}}", r"\end{table*}"]
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(table.caption)}.}}", r"\end{table*}"]
     return "\n".join(lines) + "\n"
 
 
