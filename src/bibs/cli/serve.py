@@ -10,6 +10,7 @@ import typer
 
 def serve(
     model: Annotated[Path | None, typer.Option(help="A model directory; by default the bundled one.")] = None,
+    precision: Annotated[str, typer.Option(help="Of the searches: float32, int8 (faster) or auto.")] = "auto",
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 lets others in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8017,
     api_key: Annotated[
@@ -42,4 +43,4 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         log_text=log_text,
     )
-    run(model, settings, host=host, port=port, log_level="warning" if quiet else "info")
+    run(model, settings, host=host, port=port, precision=precision, log_level="warning" if quiet else "info")

@@ -19,7 +19,15 @@ CONNECTIONS_PER_REQUEST = 8
 """Open connections for each request that may wait; a backstop, far behind the limit of requests."""
 
 
-def run(model: Path | None, settings: ServiceSettings, *, host: str, port: int, log_level: str = "info") -> None:
+def run(
+    model: Path | None,
+    settings: ServiceSettings,
+    *,
+    host: str,
+    port: int,
+    precision: str = "auto",
+    log_level: str = "info",
+) -> None:
     """Listen at once, so that a port in use is said before the model is loaded; answer when it is."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -32,7 +40,7 @@ def run(model: Path | None, settings: ServiceSettings, *, host: str, port: int, 
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     log_to(sys.stderr, log_level)
     warnings.simplefilter("ignore")  # an answer says itself what was not found
-    app = create_app(Infiller.from_pretrained(model), settings)
+    app = create_app(Infiller.from_pretrained(model, precision=precision), settings)
     deadline = settings.limits.deadline_seconds + settings.limits.body_seconds
     config = uvicorn.Config(
         app,
