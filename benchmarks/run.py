@@ -15,9 +15,12 @@ def main(names: list[str]) -> None:
     import departures
     import floor
     import growth
+    import latency
     import message_form
     import pictures
+    import precision
     import rounds
+    import speed
     import starts
     import torch
     from rich.console import Console
@@ -31,6 +34,9 @@ def main(names: list[str]) -> None:
         "floor": floor,
         "growth": growth,
         "pictures": pictures,
+        "latency": latency,
+        "precision": precision,
+        "speed": speed,
     }
     unknown = set(names) - set(benchmarks)
     if unknown:

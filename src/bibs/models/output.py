@@ -101,7 +101,8 @@ class PreparedAdaptive:
         bias = output.head.bias.new_zeros(self.edges[-1])
         bias[: len(output.head.bias)] = output.head.bias.detach()
         bias[len(output.head.bias) : len(head)] = -torch.inf
-        self.first = matrix(F.pad(torch.cat(weights), (0, added)), bias)  # (R, H) -> (R, head and narrow)
+        # (R, H) -> (R, head and narrow). Every word's probability has a part from the head: rounding it costs most.
+        self.first = matrix(F.pad(torch.cat(weights), (0, added)), bias, num_fine=len(head))
         self.parts = [self.first.columns(*edges) for edges in itertools.pairwise(self.edges)]
         self.wide = [matrix(_aligned(wide)) for _, wide in tails]  # (R, D_k) -> (R, V_k and more)
 

@@ -29,7 +29,9 @@ class Matrix(Protocol):
     unit: int
     """How many numbers of a row elementwise functions should work on at a time: sizes are made multiples of it."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None: ...
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, num_fine: int = 0) -> None:
+        """The first `num_fine` columns of the result matter most."""
+        ...
 
     def __call__(self, rows: Tensor) -> Tensor:
         """(R, K) -> (R, N), the bias added."""
@@ -49,7 +51,7 @@ class FloatMatrix:
 
     unit = 1
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, num_fine: int = 0) -> None:
         self.weight = weight.detach().t().contiguous()  # (K, N)
         self.bias = bias
 
@@ -67,16 +69,22 @@ class FloatMatrix:
 
 
 class Int8Matrix:
-    """Integers, one scale a column of the result, and one a row."""
+    """Integers, one scale a column of the result, and one a row.
+
+    Fine columns have two columns of integers, the second for what rounding took from the first.
+    """
 
     # torch computes what is left over of 32 numbers by other functions, whose last bit may differ. Which numbers are
     # left over would depend on how many rows there are.
     unit = 32
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self.weight, scales = quantise(_deepened(weight.detach().float()))  # (N, K)
-        self.scales = scales[:, 0]  # (N,)
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, num_fine: int = 0) -> None:
+        weight = _deepened(weight.detach().float())  # (N, K)
+        integers, scales = quantise(weight)
+        left, left_scales = quantise((weight - integers * scales)[:num_fine])
+        self.weight, self.scales = torch.cat([integers, left]), torch.cat([scales, left_scales])[:, 0]  # N + num_fine
         self.bias = None if bias is None else bias.float()
+        self.num_fine = num_fine
 
     def __call__(self, rows: Tensor) -> Tensor:
         product, scales = self._multiply(rows)
@@ -89,12 +97,21 @@ class Int8Matrix:
     def _multiply(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The product (R, N), and the scale (R, 1) by which each of its rows is still to be multiplied."""
         values, scales = quantise(_deepened(rows))
-        return torch._int_mm(values, self.weight.t()).float().mul_(self.scales), scales
+        product = torch._int_mm(values, self.weight.t()).float().mul_(self.scales)
+        if self.num_fine:
+            size = product.shape[1] - self.num_fine
+            product[:, : self.num_fine] += product[:, size:]
+            product = product[:, :size]
+        return product, scales
 
     def columns(self, first: int, last: int) -> Int8Matrix:
         part = object.__new__(Int8Matrix)
-        part.weight, part.scales = self.weight[first:last], self.scales[first:last]
+        size = len(self.weight) - self.num_fine
+        fine = slice(size + min(first, self.num_fine), size + min(last, self.num_fine))
+        part.weight = torch.cat([self.weight[first:last], self.weight[fine]])
+        part.scales = torch.cat([self.scales[first:last], self.scales[fine]])
         part.bias = None if self.bias is None else self.bias[first:last]
+        part.num_fine = fine.stop - fine.start
         return part
 
 

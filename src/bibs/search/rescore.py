@@ -68,6 +68,7 @@ def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking
     """Score what was proposed for each example, from left to right, best guess first; sort it, and keep the best."""
     wanted, penalty = settings.num_return_sequences, batch.forward.rules.penalty
     margin = MARGIN + (batch.margin or 0.0)
+    again = batch.margin is not None and ranking != "own"  # what a method chose itself is scored once, exactly
     results: list[list[Fill]] = [[] for _ in proposals]
     floors = [-torch.inf] * len(proposals)
     # By S, the first few are scored whole. The others have to reach the last of those, or are given up.
@@ -75,7 +76,10 @@ def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking
     for part in {"own": [few], "max": [slice(None)], "sum": [few, others]}[ranking]:
         asked = [(example, fill) for example, proposal in enumerate(proposals) for fill in list(proposal)[part]]
         needed = [floors[example] + penalty(example, fill) for example, fill in asked]
-        scores = score_both(batch, asked, needed)
+        if again or batch.margin is None:
+            scores = score_both(batch, asked, needed)
+        else:
+            scores = score_sentences(batch, [(example, batch.layouts[example].fill(fill)) for example, fill in asked])
         for (example, fill), floor, (forward, backward) in zip(asked, needed, scores, strict=True):
             layout, lost = batch.layouts[example], penalty(example, fill)
             by = {"own": proposals[example][fill] + lost, "sum": forward + backward, "max": max(forward, backward)}
@@ -86,7 +90,7 @@ def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking
         for example, found in enumerate(results):
             if len(found) == wanted:
                 floors[example] = min(fill.score - fill.penalty for fill in found) - margin
-    if batch.margin is not None:
+    if again:
         results = score_again(batch, [near_best(found, wanted, margin) for found in results], ranking)
     return [best_fills(found, wanted) for found in results]
 
@@ -112,9 +116,8 @@ def score_again(batch: Batch, results: Sequence[Sequence[Fill]], ranking: Rankin
     again: list[list[Fill]] = [[] for _ in results]
     scores = score_sentences(batch, [(example, fill.tokens) for example, fill in asked])
     for (example, fill), (forward, backward) in zip(asked, scores, strict=True):
-        by = {"own": fill.ranking_score, "sum": forward + backward, "max": max(forward, backward)}
-        new = Fill(fill.tokens, forward + backward, by[ranking], forward, backward, penalty=fill.penalty)
-        again[example].append(new)
+        by = max(forward, backward) if ranking == "max" else forward + backward
+        again[example].append(Fill(fill.tokens, forward + backward, by, forward, backward, penalty=fill.penalty))
     return again
 
 
