@@ -92,6 +92,14 @@ class Served:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def share_of_cores(self) -> float:
+        """What part of the time that its threads could run they had a core: below 1 where others use the machine."""
+        ran = waited = 0
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            running, waiting, _ = map(int, (task / "schedstat").read_text(encoding="ascii").split())
+            ran, waited = ran + running, waited + waiting
+        return ran / (ran + waited)
+
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
