@@ -9,8 +9,8 @@ overload     ten times as many requests as can be answered, for --seconds; then 
 malformed    --count wrong requests: no 500, no traceback, alive
 term         SIGTERM under load: every answer that the service gave has arrived
 
-Client and service share the machine, maybe with others: what part of its cores the service got is said. Exit code 1 if a
-promise is broken.
+Client and service share the machine, maybe with others: what part of its cores the service got is said. Exit code 1 if
+a promise is broken.
 """
 
 from __future__ import annotations
