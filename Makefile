@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data),)
 export BIBS_DATA ?= ../shared/data
 endif
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format docs bench clean
 
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
@@ -24,6 +24,9 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: .venv/ready
 	$(BIN)/python benchmarks/run.py
 
@@ -33,4 +36,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis site
