@@ -12,6 +12,8 @@ import argparse
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^## (?P<title>[^\n]+)|^```sh\n(?P<code>.*?)^```", flags=re.DOTALL | re.MULTILINE)
-LIKE_A_SHELL = "set -eo pipefail -m\n[ ! -e venv/bin/activate ] || . venv/bin/activate\n"
+LIKE_A_SHELL = "set -eo pipefail\n[ ! -e venv/bin/activate ] || . venv/bin/activate\n"
 
 
 def steps() -> list[tuple[str, str]]:
@@ -41,20 +43,30 @@ def build(place: Path) -> tuple[Path, Path]:
     return wheel, source
 
 
-def run(code: str, folder: Path) -> float:
+def run(code: str, folder: Path) -> tuple[float, float]:
+    """Seconds by the clock, and of processors."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    began = time.monotonic()
-    finished = subprocess.run(["bash", "-c", LIKE_A_SHELL + code], cwd=folder, env=environment, check=False)
-    if finished.returncode:
-        sys.exit(f"stranger.py: a block of {PAGE.name} ended with exit code {finished.returncode}:\n{code}")
-    return time.monotonic() - began
+    began, used = time.monotonic(), processor_seconds()
+    shell = subprocess.Popen(
+        ["bash", "-c", LIKE_A_SHELL + code], cwd=folder, env=environment | {"PIP_QUIET": "1"}, start_new_session=True
+    )
+    if shell.wait():
+        subprocess.run(["pkill", f"-{signal.SIGKILL}", "--session", str(shell.pid)], check=False)
+        sys.exit(f"stranger.py: a block of {PAGE.name} ended with exit code {shell.returncode}:\n{code}")
+    return time.monotonic() - began, processor_seconds() - used
+
+
+def processor_seconds() -> float:
+    """Of all processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="where the seconds of each step go")
     arguments = parser.parse_args()
-    seconds: dict[str, float] = {}
+    seconds: dict[str, tuple[float, float]] = {}
     with tempfile.TemporaryDirectory(prefix="bibs-stranger-") as temporary:
         folder = Path(temporary)
         wheel, source = build(folder / "dist")
@@ -66,10 +78,11 @@ def main() -> None:
         print("\n== The source distribution", flush=True)
         reinstall = f'pip install --quiet --no-deps --force-reinstall "{source}"\nbibs fill "a _ on a table"\n'
         seconds["The source distribution"] = run(reinstall, home)
-    print()
-    for title, taken in seconds.items():
-        print(f"{taken:7.1f} s  {title}")
-    print(f"{sum(seconds.values()):7.1f} s  in all, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+    print("\n  clock  processors")
+    for title, (clock, processors) in seconds.items():
+        print(f"{clock:6.1f}s {processors:10.1f}s  {title}")
+    clock, processors = map(sum, zip(*seconds.values(), strict=True))
+    print(f"{clock:6.1f}s {processors:10.1f}s  in all; {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} at the end")
     if arguments.json:
         arguments.json.write_text(json.dumps(seconds, indent=2) + "\n", encoding="utf-8")
 
