@@ -51,7 +51,7 @@ def run(code: str, folder: Path) -> tuple[float, float]:
         ["bash", "-c", LIKE_A_SHELL + code], cwd=folder, env=environment | {"PIP_QUIET": "1"}, start_new_session=True
     )
     if shell.wait():
-        subprocess.run(["pkill", f"-{signal.SIGKILL}", "--session", str(shell.pid)], check=False)
+        os.killpg(shell.pid, signal.SIGKILL)
         sys.exit(f"stranger.py: a block of {PAGE.name} ended with exit code {shell.returncode}:\n{code}")
     return time.monotonic() - began, processor_seconds() - used
 
