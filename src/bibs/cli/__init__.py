@@ -87,4 +87,5 @@ def main() -> None:
         print(f"bibs: {_as_typed(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
         raise SystemExit(130) from None
