@@ -62,6 +62,12 @@ SYNONYMS = {
     "texts": "text",
     "bad_words": "bad_word",
     "images": "image",
+    "cors_origins": "cors_origin",
+    "waiting": "max_waiting",
+    "rows": "max_rows",
+    "body_bytes": "max_body",
+    "pixels": "max_pixels",
+    "deadline_seconds": "deadline",
 }
 """What a command calls an option that has another name in Python, where it has it."""
 
