@@ -1,4 +1,4 @@
-"""A stranger's path, timed: the shell blocks of docs/tutorial.md, from a wheel, in an empty folder outside the checkout.
+"""A stranger's path, timed: the shell blocks of docs/tutorial.md, from a wheel, in an empty folder elsewhere.
 
 The only liberty: where the page installs `.`, this installs the wheel that it has just built. The source distribution
 is then installed in place of the wheel and fills a blank too.
@@ -82,7 +82,9 @@ def main() -> None:
     for title, (clock, processors) in seconds.items():
         print(f"{clock:6.1f}s {processors:10.1f}s  {title}")
     clock, processors = map(sum, zip(*seconds.values(), strict=True))
-    print(f"{clock:6.1f}s {processors:10.1f}s  in all; {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} at the end")
+    print(
+        f"{clock:6.1f}s {processors:10.1f}s  in all; {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} at the end"
+    )
     if arguments.json:
         arguments.json.write_text(json.dumps(seconds, indent=2) + "\n", encoding="utf-8")
 
