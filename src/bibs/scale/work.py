@@ -1,0 +1,60 @@
+"""One shard, from its rows to its file. Every engine does this and nothing else, so all write the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from bibs.data import Row
+from bibs.scale.output import Done, Output, OutputError, output_errors
+from bibs.scale.tables import Shard, open_writer, read_shard
+
+FillRows = Callable[[Sequence[Row]], list[dict[str, Any]]]
+"""An answer per row, in order; bibs.scale.answers has the real one."""
+
+
+class Loader(Protocol):
+    """What is sent to a worker, and becomes there what answers rows."""
+
+    def load(self) -> FillRows: ...
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A shard that could not be done; `fatal` where no other can be, either."""
+
+    reason: str
+    fatal: bool = False
+
+
+def do_shard(
+    shard: Shard, output: Output, fill: FillRows, report: Callable[[int], None] = lambda rows: None
+) -> Done | Failure:
+    """Fill a shard and mark it as done, unless it is; `report` hears after each batch how many rows are filled."""
+    if (done := output.done(shard)) is not None:
+        report(done.rows)
+        return done
+    try:
+        with output.whole_file(shard) as path:
+            done = _write(shard, path, fill, report)
+        output.finish(shard, done)
+    except ValueError as error:
+        return Failure(str(error), fatal=isinstance(error, OutputError))
+    return done
+
+
+def _write(shard: Shard, path: Path, fill: FillRows, report: Callable[[int], None]) -> Done:
+    rows = errors = 0
+    with output_errors(path.parent), closing(open_writer(path, shard)) as writer:
+        for batch in read_shard(shard):
+            answers = fill(batch)
+            writer.write(answers)
+            rows += len(answers)
+            errors += sum("error" in each for each in answers)
+            report(rows)
+    if rows != shard.rows:
+        raise ValueError(f"{shard.called} has changed: {shard.rows} rows were expected, but there are {rows}")
+    return Done(rows, errors)
