@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from bibs.scale.local import Event
+from bibs.scale.local import TRIES, Event
 from bibs.scale.output import Done, Output
 from bibs.scale.tables import Shard
 from bibs.scale.work import Failure, Loader, do_shard
@@ -52,11 +52,16 @@ def run_on_ray(loader: Loader, output: Output, shards: Sequence[Shard], workers:
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=min(workers, len(shards))),
         num_cpus=1,
+        max_task_retries=TRIES - 1,
     )
-    for result in results.iter_rows():
-        done = Done(result["rows"], result["errors"])
-        failure = Failure(result["failure"], result["fatal"])
-        yield shards[result["place"]], failure if failure.reason else done
+    try:
+        for result in results.iter_rows():
+            done = Done(result["rows"], result["errors"])
+            failure = Failure(result["failure"], result["fatal"])
+            yield shards[result["place"]], failure if failure.reason else done
+    except ray.exceptions.RayError as error:
+        said = " ".join(str(error).split())[-300:]
+        raise ValueError(f"Ray gave up; the same command goes on from what is whole: {said}") from None
 
 
 class ShardActor:
