@@ -18,10 +18,7 @@ from multiprocessing.process import BaseProcess
 
 from bibs.scale.output import Done, Output
 from bibs.scale.tables import Shard
-from bibs.scale.work import Failure, Loader, do_shard
-
-TRIES = 3
-"""A shard that has ended so many workers is left out: it may be too much for the memory."""
+from bibs.scale.work import TRIES, Failure, Loader, do_shard, ended_workers
 
 Event = tuple[Shard, int | Done | Failure]
 """A shard, and what is heard of it: how many of its rows are filled by now, or what became of it."""
@@ -85,8 +82,7 @@ class _Pool:
         if deaths < TRIES:
             self.open.appendleft(shard)
         else:
-            why = f"rows {shard.first + 1} to {shard.first + shard.rows} ended {TRIES} workers (out of memory?)"
-            yield shard, Failure(f"{shard.called}: {why}")
+            yield shard, ended_workers(shard)
         if self.open:
             self.start()
 

@@ -2,7 +2,7 @@
 
 What goes through Ray is the name of a shard and what became of it. An actor loads the model once, reads the rows of a
 shard where it stands and writes their answers itself. So the driver holds nothing that grows with the rows. Ray starts
-an actor that died again and repeats its shard; a shard that has its done-marker is not repeated.
+an actor that died again and repeats its shard, as often as it takes; `do_shard` says when it is enough.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from bibs.scale.local import TRIES, Event
+from bibs.scale.local import Event
 from bibs.scale.output import Done, Output
 from bibs.scale.tables import Shard
 from bibs.scale.work import Failure, Loader, do_shard
@@ -52,7 +52,6 @@ def run_on_ray(loader: Loader, output: Output, shards: Sequence[Shard], workers:
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=min(workers, len(shards))),
         num_cpus=1,
-        max_task_retries=TRIES - 1,
     )
     try:
         for result in results.iter_rows():

@@ -71,6 +71,10 @@ class Output:
         except ValueError as error:
             raise OutputError(str(error)) from None
 
+    def attempts(self, shard: Shard) -> int:
+        """How many workers this run has lost over a shard: each leaves a file that it did not finish."""
+        return len(list(self.directory.glob(f".{shard.name}.*{PARTIAL}")))
+
     @contextlib.contextmanager
     def whole_file(self, shard: Shard) -> Iterator[Path]:
         """A hidden name to write to, which becomes that of the answers if all goes well."""
@@ -115,10 +119,18 @@ def open_output(
     with _locked(inside):
         if not (inside / JOB).exists():
             save_json(inside / JOB, job)
-        for folder in (directory, inside):
-            for leftover in folder.glob(f".*{PARTIAL}"):
-                leftover.unlink(missing_ok=True)
-        yield Output(directory, fingerprint)
+        _sweep(directory)
+        try:
+            yield Output(directory, fingerprint)
+        finally:
+            _sweep(directory)
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what workers that were ended have left."""
+    for folder in (directory, directory / INSIDE):
+        for leftover in folder.glob(f".*{PARTIAL}"):
+            leftover.unlink(missing_ok=True)
 
 
 def _described(path: Path, shards: Sequence[Shard]) -> dict[str, Any]:

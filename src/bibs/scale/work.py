@@ -16,6 +16,10 @@ FillRows = Callable[[Sequence[Row]], list[dict[str, Any]]]
 """An answer per row, in order; bibs.scale.answers has the real one."""
 
 
+TRIES = 3
+"""A shard that has ended so many workers is left out: it may be too much for the memory."""
+
+
 class Loader(Protocol):
     """What is sent to a worker, and becomes there what answers rows."""
 
@@ -37,6 +41,8 @@ def do_shard(
     if (done := output.done(shard)) is not None:
         report(done.rows)
         return done
+    if output.attempts(shard) >= TRIES:
+        return ended_workers(shard)
     try:
         with output.whole_file(shard) as path:
             done = _write(shard, path, fill, report)
@@ -44,6 +50,11 @@ def do_shard(
     except ValueError as error:
         return Failure(str(error), fatal=isinstance(error, OutputError))
     return done
+
+
+def ended_workers(shard: Shard) -> Failure:
+    why = f"rows {shard.first + 1} to {shard.first + shard.rows} ended {TRIES} workers (out of memory?)"
+    return Failure(f"{shard.called}: {why}")
 
 
 def _write(shard: Shard, path: Path, fill: FillRows, report: Callable[[int], None]) -> Done:
