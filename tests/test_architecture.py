@@ -43,7 +43,7 @@ ALLOWED = {
     "training": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller"},
     "evaluation": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,
-    "scale": ANYTHING,
+    "scale": ANYTHING | {"serving"},
     "cli": ANYTHING | {"serving", "scale"},
     "__main__": {"cli"},
 }
