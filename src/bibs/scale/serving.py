@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -134,6 +133,10 @@ def serving_on_ray(
     """The port of a service that answers while the block runs."""
     with listen(host, port) as free:
         port = free.getsockname()[1]  # Ray listens in a process of its own: it is told the number
+
+    def build() -> FastAPI:  # Ray takes a plain function for a builder, and anything else for the application
+        return build_app(load, settings, log_level)
+
     make = serve.deployment(
         name="bibs",
         num_replicas=replicas.count,
@@ -141,7 +144,7 @@ def serving_on_ray(
         max_queued_requests=replicas.max_queued,
         ray_actor_options={"num_cpus": 1},
     )
-    application = make(serve.ingress(partial(build_app, load, settings, log_level))()).bind()
+    application = make(serve.ingress(build)()).bind()
     with connected(replicas.address, replicas.count):
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
         quiet = {"log_level": "ERROR", "enable_access_log": False}
