@@ -43,6 +43,7 @@ class _Pool:
     open: deque[Shard]
     busy: dict[Connection, tuple[BaseProcess, Shard]] = field(default_factory=dict)
     deaths: dict[str, int] = field(default_factory=dict)
+    ended: list[BaseProcess] = field(default_factory=list)
 
     def start(self) -> None:
         # Not forked: a child of a process that has used its threads may wait for them for ever.
@@ -72,6 +73,8 @@ class _Pool:
         shard = self.open.popleft() if self.open else None
         if shard is not None:
             self.busy[pipe] = (process, shard)
+        else:
+            self.ended.append(process)
         with contextlib.suppress(OSError):  # it is dead, which `hear` will find
             pipe.send(shard)
 
@@ -89,7 +92,8 @@ class _Pool:
     def end(self) -> None:
         for process, _ in self.busy.values():
             process.terminate()
-        for process, _ in self.busy.values():
+            self.ended.append(process)
+        for process in self.ended:
             process.join()
 
 
