@@ -15,6 +15,7 @@ from row_files import ROWS, Echo, Here, write_lines
 pytest.importorskip("ray", reason="needs the extra: pip install '.[ray]'")
 
 
+@pytest.mark.skipif("BIBS_TEST_RAY" not in os.environ, reason="a whole Ray takes its time: set BIBS_TEST_RAY=1")
 def test_ray_writes_what_a_process_writes_though_a_worker_is_killed(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     pq = pytest.importorskip("pyarrow.parquet")

@@ -76,6 +76,7 @@ def on_ray() -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
 
 
+@pytest.mark.skipif("BIBS_TEST_RAY" not in os.environ, reason="a whole Ray takes its time: set BIBS_TEST_RAY=1")
 def test_ray_serve_answers_as_the_service_alone_does(on_ray, expected):
     assert answers(on_ray) == expected
     with ThreadPoolExecutor(4) as threads:

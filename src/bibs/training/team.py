@@ -25,6 +25,7 @@ def joined() -> Iterator[None]:
     dist.init_process_group("gloo")  # training runs on the processor
     try:
         yield
+        wait()  # whoever leaves while others still talk to it ends them
     finally:
         dist.destroy_process_group()
 
