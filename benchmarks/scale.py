@@ -57,6 +57,7 @@ class Watched:
     memory: dict[int, int] = field(default_factory=dict)  # most bytes that are not shared, by process
     names: dict[int, str] = field(default_factory=dict)
     driver: int = 0
+    most_memory: int = 0  # bytes of all at one moment
     machine: float = 0.0  # what part of the cores others left to it
 
     @property
@@ -73,7 +74,7 @@ class Watched:
 
     @property
     def total_mib(self) -> float:
-        return sum(self.memory.values()) / MIB
+        return self.most_memory / MIB
 
 
 def is_worker(name: str) -> bool:
@@ -108,6 +109,7 @@ def note_family(found: Watched) -> None:
     family = {found.driver, *found.names}
     for _ in range(5):
         family |= {pid for pid, values in stats.items() if int(values[1]) in family}
+    held = 0
     for pid in family & set(stats):
         try:
             name = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -116,7 +118,10 @@ def note_family(found: Watched) -> None:
             continue
         found.names[pid] = name or found.names.get(pid, "")
         found.processor[pid] = (int(stats[pid][11]) + int(stats[pid][12])) / TICKS
-        found.memory[pid] = max(found.memory.get(pid, 0), (resident - shared) * os.sysconf("SC_PAGE_SIZE"))
+        own = (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+        found.memory[pid] = max(found.memory.get(pid, 0), own)
+        held += own
+    found.most_memory = max(found.most_memory, held)
 
 
 def machine_ticks() -> tuple[int, int]:

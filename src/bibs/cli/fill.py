@@ -50,9 +50,7 @@ def fill(
         int | None, typer.Option(help="For --input: models at work; one a core where not given.", show_default=False)
     ] = None,
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster; without one, Ray is started here.")] = None,
-    shard_rows: Annotated[int, typer.Option(help="For --input: rows in a file of answers; a kill loses no more.")] = (
-        4096
-    ),
+    shard_rows: Annotated[int, typer.Option(help="For --input: rows a file of answers; a kill loses no more.")] = 4096,
     model: Annotated[Path | None, typer.Option(help="A model directory; by default the bundled one.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="Count an n-gram pair from this text file instead.")] = None,
     order: Annotated[int, typer.Option(help="The order of the n-grams of --corpus.")] = 3,

@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -106,7 +107,11 @@ def open_output(
 ) -> Iterator[Output]:
     """Begin a job in a directory, or go on with one of the same options and files. Anything else there is refused."""
     directory = directory.absolute()
-    job = json.loads(json.dumps({"options": options, "files": [_described(path, shards) for path in paths]}))
+    rows = Counter[Path]()
+    for shard in shards:
+        rows[shard.path] += shard.rows
+    files = [_described(path, rows[path.absolute()]) for path in paths]
+    job = json.loads(json.dumps({"options": options, "files": files}))
     fingerprint = hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()[:16]
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"`--output` must be a directory, but {directory} is a file")
@@ -133,9 +138,8 @@ def _sweep(directory: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def _described(path: Path, shards: Sequence[Shard]) -> dict[str, Any]:
+def _described(path: Path, rows: int) -> dict[str, Any]:
     """A file by its name, and by what changes when it is written again."""
-    rows = sum(shard.rows for shard in shards if shard.path == path.absolute())
     state = path.stat()
     return {"path": str(path), "rows": rows, "bytes": state.st_size, "modified": state.st_mtime_ns}
 

@@ -57,10 +57,11 @@ def find_tables(sources: Sequence[Path]) -> list[Path]:
             found.append(source)
         else:
             raise ValueError(f"`--input` must be .parquet, .jsonl or .ndjson files or folders, but is {source}")
-    places = [path.resolve() for path in found]
-    for path, place in zip(found, places, strict=True):
-        if places.count(place) > 1:
+    seen = set[Path]()
+    for path in found:
+        if path.resolve() in seen:
             raise ValueError(f"`--input` must name a file once, but names {path} twice")
+        seen.add(path.resolve())
     return found
 
 

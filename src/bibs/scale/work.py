@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -49,6 +48,8 @@ def do_shard(
         output.finish(shard, done)
     except ValueError as error:
         return Failure(str(error), fatal=isinstance(error, OutputError))
+    except OSError as error:
+        return Failure(f"{shard.called} cannot be read: {error.strerror or error}")
     return done
 
 
@@ -59,13 +60,19 @@ def ended_workers(shard: Shard) -> Failure:
 
 def _write(shard: Shard, path: Path, fill: FillRows, report: Callable[[int], None]) -> Done:
     rows = errors = 0
-    with output_errors(path.parent), closing(open_writer(path, shard)) as writer:
+    with output_errors(path.parent):
+        writer = open_writer(path, shard)
+    try:
         for batch in read_shard(shard):
             answers = fill(batch)
-            writer.write(answers)
+            with output_errors(path.parent):
+                writer.write(answers)
             rows += len(answers)
             errors += sum("error" in each for each in answers)
             report(rows)
+    finally:
+        with output_errors(path.parent):
+            writer.close()
     if rows != shard.rows:
         raise ValueError(f"{shard.called} has changed: {shard.rows} rows were expected, but there are {rows}")
     return Done(rows, errors)
