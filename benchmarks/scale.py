@@ -6,7 +6,7 @@
 
 Each figure is that of a run of its own, watched from outside: processor time and memory of all its processes. What a
 start costs is that of a run with a row a worker, and is taken away before rows are divided. Two workers need two idle
-cores to be twice as fast; `machine` says what part of the two the run could have had. The stub sleeps far shorter than
+cores to be twice as fast; the last column says what part of the machine the run could have had. The stub sleeps far shorter than
 a batch is searched (`--sleep`), so engines are asked for many times what a model asks of them.
 """
 
@@ -63,6 +63,15 @@ class Watched:
     @property
     def processor_seconds(self) -> float:
         return sum(self.processor.values())
+
+    @property
+    def worker_seconds(self) -> float:
+        return sum(self.processor[pid] for pid, name in self.names.items() if is_worker(name))
+
+    @property
+    def other_share(self) -> float:
+        """What all but the workers took, in cores."""
+        return (self.processor_seconds - self.worker_seconds) / self.seconds
 
     @property
     def driver_mib(self) -> float:
@@ -148,7 +157,9 @@ def speed(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = write_rows(folder / "rows.jsonl", options.rows)
-        print("engine workers  rows/s  start s  processor ms/row  worker MiB  driver MiB  all MiB  bytes/row  machine")
+        print(
+            "engine workers  rows/s  start s  worker ms/row  others cores  worker MiB  driver MiB  all MiB  bytes/row"
+        )
         for engine in options.engines:
             alone = 0.0
             for workers in options.workers:
@@ -157,12 +168,13 @@ def speed(options: argparse.Namespace) -> None:
                 output = folder / f"out-{engine}-{workers}"
                 whole = watch(fill_command(rows, output, engine, workers, options.shard_rows))
                 rate = (options.rows - workers) / (whole.seconds - start.seconds)
-                cost = (whole.processor_seconds - start.processor_seconds) / (options.rows - workers)
+                cost = (whole.worker_seconds - start.worker_seconds) / (options.rows - workers)
                 size = sum(path.stat().st_size for path in output.glob("part-*")) / options.rows
                 print(
-                    f"{engine:6} {workers:7} {rate:7.1f} {start.seconds:8.1f} {1000 * cost:17.2f} "
-                    f"{whole.worker_mib:11.0f} {whole.driver_mib:11.0f} {whole.total_mib:8.0f} {size:10.0f} "
-                    f"{whole.machine:8.0%}" + (f"   {rate / alone:.2f} times one worker" if alone else ""),
+                    f"{engine:6} {workers:7} {rate:7.1f} {start.seconds:8.1f} {1000 * cost:14.2f} "
+                    f"{whole.other_share:13.3f} {whole.worker_mib:11.0f} {whole.driver_mib:11.0f} "
+                    f"{whole.total_mib:8.0f} {size:10.0f}   had {whole.machine:.0%} of the machine"
+                    + (f", {rate / alone:.2f} times one worker" if alone else ""),
                     flush=True,
                 )
                 alone = alone or rate
@@ -172,16 +184,15 @@ def stub(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         few = write_rows(folder / "few.jsonl", 2)
-        print("engine    rows  rows/s  processor us/row  driver MiB  worker MiB  all MiB")
+        print("engine      rows  seconds  processor us/row  driver MiB  worker MiB  all MiB")
         for engine in options.engines:
             start = watch(stub_command(few, folder / f"few-{engine}", engine, options))
             for count in options.rows:
                 rows = write_rows(folder / "rows.jsonl", count)
                 whole = watch(stub_command(rows, folder / f"out-{engine}-{count}", engine, options))
                 cost = (whole.processor_seconds - start.processor_seconds) / count
-                rate = count / max(0.1, whole.seconds - start.seconds)
                 print(
-                    f"{engine:6} {count:8,} {rate:7.0f} {1e6 * cost:17.1f} {whole.driver_mib:11.0f} "
+                    f"{engine:6} {count:9,} {whole.seconds:8.1f} {1e6 * cost:17.1f} {whole.driver_mib:11.0f} "
                     f"{whole.worker_mib:11.0f} {whole.total_mib:8.0f}",
                     flush=True,
                 )

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from bibs import Infiller
+from bibs.cli import main
 from served import counted, held, post, served
 
 pytest.importorskip("ray.serve", reason="needs the extra: pip install '.[ray]'")
@@ -87,6 +88,25 @@ def test_ray_serve_answers_as_the_service_alone_does(on_ray, expected):
     assert "content-security-policy" in page.headers
     assert "<html" in page.text
     assert post(on_ray, {"template": "_ " * 5_000}).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--engine", "spark"], "`--engine` must be uvicorn or ray, but is 'spark'"),
+        (["--replicas", "2"], "`--replicas` must come with `--engine ray`, but comes with 'uvicorn'"),
+        (["--address", "auto"], "`--address` must come with `--engine ray`, but comes with 'uvicorn'"),
+        (["--engine", "ray", "--replicas", "0"], "`--replicas` must be at least 1, but is 0"),
+        (["--engine", "ray", "--port", "99999"], "`--host` and `--port` must be free, but 127.0.0.1:99999 is not"),
+    ],
+)
+def test_options_of_the_engine_that_cannot_be_are_one_line(monkeypatch, capsys, arguments, said):
+    monkeypatch.setattr("sys.argv", ["bibs", "serve", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"bibs: {said}")
 
 
 def test_replicas_and_their_queue_have_at_least_one_place():
