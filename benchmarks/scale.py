@@ -6,8 +6,8 @@
 
 Each figure is that of a run of its own, watched from outside: processor time and memory of all its processes. What a
 start costs is that of a run with a row a worker, and is taken away before rows are divided. Two workers need two idle
-cores to be twice as fast; the last column says what part of the machine the run could have had. The stub sleeps far shorter than
-a batch is searched (`--sleep`), so engines are asked for many times what a model asks of them.
+cores to be twice as fast; the last column says what part of the machine the run could have had. The stub sleeps far
+shorter than a batch is searched (`--sleep`), so engines are asked for many times what a model asks of them.
 """
 
 from __future__ import annotations
