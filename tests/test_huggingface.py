@@ -1,4 +1,4 @@
-"""Causal language models of transformers say, step by step, in batches and from their caches, what one whole pass says."""
+"""Causal language models say step by step, in batches and from their caches what one whole pass says."""
 
 from __future__ import annotations
 

@@ -9,12 +9,13 @@ the model reads to the right or to the left is not its business: it gets tokens 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bibs.search import Conditions
+from bibs.search import Conditions, map_state
 
 LOGITS_AT_ONCE = 2**24
 """Numbers that one call of the network may return: 64 MiB. Long contexts are read some rows at a time."""
@@ -65,7 +66,7 @@ class CausalModel:
             told = log_probs[:, :-1].gather(2, tokens[rows, 1:, None])[:, :, 0]  # (n, T-1)
             parts.append((log_probs[:, -1].clone(), state, told.masked_fill(~mask[rows, :-1], 0.0).sum(1)))
         last, states, scores = zip(*parts, strict=True)
-        return torch.cat(last), _join(states), torch.cat(scores)
+        return torch.cat(last), map_state(lambda *tensors: torch.cat(tensors), *states), torch.cat(scores)
 
     @torch.inference_mode()
     def step(self, tokens: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
@@ -85,8 +86,7 @@ class CausalModel:
             return torch.zeros(len(continuations), device=self.device)
         scores = []
         for rows in self._some_rows(len(continuations), longest):
-            before = CausalState(*(tuple(part[rows] for part in parts) for parts in state[:2]), state.mask[rows])
-            log_probs, _ = self._read(tokens[rows, :-1], mask[rows, :-1], before)
+            log_probs, _ = self._read(tokens[rows, :-1], mask[rows, :-1], map_state(itemgetter(rows), state))
             told = log_probs.gather(2, tokens[rows, 1:, None])[:, :, 0]  # (r, T-1)
             scores.append(told.masked_fill(~mask[rows, 1:], 0.0).sum(1))
         return torch.cat(scores)
@@ -122,12 +122,3 @@ class CausalModel:
             raise ValueError(f"{self.name} must keep keys and values of what it has read, but does not")
         keys, values = (tuple(getattr(layer, part) for layer in layers) for part in ("keys", "values"))
         return read.logits.log_softmax(2), CausalState(keys, values, mask)
-
-
-def _join(states: Sequence[CausalState]) -> CausalState:
-    if len(states) == 1:
-        return states[0]
-    keys, values = (
-        tuple(map(torch.cat, zip(*several, strict=True))) for several in list(zip(*states, strict=True))[:2]
-    )
-    return CausalState(keys, values, torch.cat([state.mask for state in states]))
