@@ -11,10 +11,9 @@ import torch
 from bibs import bidirectional_beam_search
 
 pytest.importorskip("tokenizers")
-from tiny_transformers import END, START, network, reading_again, whole_pass
-
 from bibs.models import huggingface
 from bibs.models.huggingface import CausalModel
+from tiny_transformers import END, START, network, reading_again, whole_pass
 
 V = 11
 CONTEXTS = [[START, 4, 7, 3], [START], [START, 9, 9, 2, 5, 8]]

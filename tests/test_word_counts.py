@@ -96,8 +96,12 @@ def test_templates_that_count_differently_are_searched_together_as_they_are_alon
     models = several[0][0]
     templates, counts = [template for _, template, _ in several], [counts for _, _, counts in several]
     together = fill(models, templates, counts, num_beams=2)
-    alone = [fill(models, [template], [count], num_beams=2)[0] for template, count in zip(templates, counts, strict=True)]
-    assert [[each.tokens for each in found] for found in together] == [[each.tokens for each in found] for found in alone]
+    alone = [
+        fill(models, [template], [count], num_beams=2)[0] for template, count in zip(templates, counts, strict=True)
+    ]
+    assert [[each.tokens for each in found] for found in together] == [
+        [each.tokens for each in found] for found in alone
+    ]
 
 
 def test_one_word_of_whatever_tokens_needs_one_group_of_beams():

@@ -44,3 +44,35 @@ def whole_pass(made: Any, tokens: list[int]) -> torch.Tensor:
 
 def reading_again(made: Any, vocab_size: int) -> Any:
     return from_next_token(lambda tokens: whole_pass(made, tokens)[-1], vocab_size)
+
+
+SENTENCES = [
+    "The dog runs, barks and (sometimes) sleeps.",
+    "two dogs running on the beach a b x",
+    "He said: the dog's bone isn't here again and over again!",
+]
+
+
+@cache
+def make_tokenizer(kind: str, vocab_size: int = 330) -> Any:
+    """A tokenizer that splits words, with one of the marks in use."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    specials = ["<s>", "</s>", "<unk>"]
+    told: dict[str, Any] = {"vocab_size": vocab_size, "special_tokens": specials, "show_progress": False}
+    if kind.startswith("Ġ"):
+        made, told["initial_alphabet"] = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel.alphabet()
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=kind == "Ġ")
+        made.decoder, trainer = decoders.ByteLevel(), trainers.BpeTrainer(**told)
+    elif kind == "▁":
+        made, told["vocab_size"] = Tokenizer(models.BPE(unk_token="<unk>")), 60
+        marks, punctuation = pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()
+        made.pre_tokenizer = pre_tokenizers.Sequence([marks, punctuation])
+        made.decoder, trainer = decoders.Metaspace(), trainers.BpeTrainer(**told)
+    else:
+        made, told["vocab_size"] = Tokenizer(models.WordPiece(unk_token="<unk>")), 60
+        made.normalizer, made.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.BertPreTokenizer()
+        made.decoder, trainer = decoders.WordPiece(), trainers.WordPieceTrainer(**told)
+    made.train_from_iterator(SENTENCES, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>", unk_token="<unk>")

@@ -115,7 +115,10 @@ def find_fills(
     subwords: Subwords | None = None,
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
-    """What `fill_templates` does, without a word about what was not found; `subwords` counts words of several tokens."""
+    """What `fill_templates` does, without a word about what was not found.
+
+    With `subwords`, a gap is a number of tokens of which some begin a word, and has so many words.
+    """
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
     for name in options:

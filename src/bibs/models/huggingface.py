@@ -8,8 +8,11 @@ the model reads to the right or to the left is not its business: it gets tokens 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from functools import cached_property
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +22,9 @@ from bibs.search import Conditions, map_state
 
 LOGITS_AT_ONCE = 2**24
 """Numbers that one call of the network may return: 64 MiB. Long contexts are read some rows at a time."""
+
+NUM_WRITTEN, LENGTH_WRITTEN = 8, 12
+"""How many texts of how many tokens the forward model writes, to see which way the backward one reads."""
 
 
 class CausalState(NamedTuple):
@@ -43,6 +49,7 @@ class CausalModel:
     def device(self) -> torch.device:
         return self.network.device  # type: ignore[no-any-return]
 
+    @cached_property
     def numbers_per_token(self) -> int:
         """How many numbers the state of a row grows by with each token."""
         _, state, _ = self.start([[0]])
@@ -120,5 +127,74 @@ class CausalModel:
         layers = getattr(read.past_key_values, "layers", ())
         if not layers or any(getattr(layer, "keys", None) is None for layer in layers):
             raise ValueError(f"{self.name} must keep keys and values of what it has read, but does not")
-        keys, values = (tuple(getattr(layer, part) for layer in layers) for part in ("keys", "values"))
-        return read.logits.log_softmax(2), CausalState(keys, values, mask)
+        cached = CausalState(tuple(layer.keys for layer in layers), tuple(layer.values for layer in layers), mask)
+        return read.logits.log_softmax(2), cached
+
+
+def load_pair(forward: Any, backward: Any, tokenizer: Any, device: Any) -> tuple[tuple[CausalModel, CausalModel], Any]:
+    """Two models and their tokenizer, from directories, names on the hub, or what is loaded already."""
+    transformers = _require()
+    own = [_load(transformers.AutoTokenizer, name, each) for name, each in _with_tokenizers(forward, backward)]
+    if tokenizer is None and not own:
+        raise ValueError("`tokenizer` must be given where neither `forward` nor `backward` holds one, but is None")
+    read = own[0] if tokenizer is None else _load(transformers.AutoTokenizer, "tokenizer", tokenizer)
+    if any(other.get_vocab() != read.get_vocab() for other in own):
+        raise ValueError("`forward`, `backward` and `tokenizer` must share one vocabulary, but their tokens differ")
+    models = []
+    for name, source in (("forward", forward), ("backward", backward)):
+        network = _load(transformers.AutoModelForCausalLM, name, source)
+        if device is not None:
+            try:
+                network = network.to(device)
+            except (RuntimeError, AssertionError, NotImplementedError):
+                raise ValueError(f"`device` must be one that torch can use here, but is {device!r}") from None
+        models.append(CausalModel(network, f"`{name}`"))
+    return (models[0], models[1]), read
+
+
+@torch.inference_mode()
+def reads_backward(forward: CausalModel, backward: CausalModel, start: int, banned: Sequence[int]) -> bool:
+    """Whether `backward` finds what `forward` writes more probable from its end than from its beginning."""
+    generator = torch.Generator().manual_seed(0)
+    log_probs, state, _ = forward.start([[start]] * NUM_WRITTEN)
+    columns = []
+    for _ in range(LENGTH_WRITTEN):
+        log_probs[:, list(banned)] = -torch.inf
+        tokens = torch.multinomial(log_probs.softmax(1).cpu(), 1, generator=generator)[:, 0]
+        columns.append(tokens)
+        log_probs, state = forward.step(tokens.to(forward.device), state)
+    written = torch.stack(columns, 1)  # (N, T)
+    scores = [float(backward.start(rows.tolist())[2].sum()) for rows in (written.flip(1), written)]
+    return scores[0] > scores[1]
+
+
+def _require() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise ImportError(
+            f'causal language models need transformers, which could not be imported ({error}): pip install ".[hf]"'
+        ) from None
+    return transformers
+
+
+def _with_tokenizers(*sources: Any) -> list[tuple[str, Any]]:
+    """The models that hold a tokenizer of their own, beside their weights."""
+    names = zip(("forward", "backward"), sources, strict=True)
+    return [(name, each) for name, each in names if isinstance(each, str | os.PathLike) and _holds_tokenizer(each)]
+
+
+def _holds_tokenizer(source: str | os.PathLike[str]) -> bool:
+    return not Path(source).is_dir() or (Path(source) / "tokenizer.json").exists()
+
+
+def _load(kind: Any, name: str, source: Any) -> Any:
+    if not isinstance(source, str | os.PathLike):
+        return source
+    try:
+        return kind.from_pretrained(source)
+    except (OSError, ValueError, KeyError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"`{name}` must be a directory or a name on the hub that loads, but {source!s} does not: {reason}"
+        ) from None
