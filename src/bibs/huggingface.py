@@ -99,6 +99,8 @@ class SubwordInfiller:
             raise ValueError(f"`method` must be no sampler for models of sub-words, but is {method!r}")
         options.setdefault("length_prior", self.length_prior)
         pick_settings(LengthSettings, options)  # a bad option is no fault of a template
+        if isinstance(templates, bytes) or not isinstance(templates, Iterable):
+            raise ValueError(f"`templates` must be a string or a list of strings, but is {templates!r:.60}")
         texts = [templates] if isinstance(templates, str) else list(templates)
         read = []
         for place, text in enumerate(texts):
