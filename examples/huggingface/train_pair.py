@@ -26,6 +26,8 @@ from torch.nn import functional as F
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from bibs.data import hold_out, read_captions
+from bibs.lengths import LengthPrior
+from bibs.models.directory import save_length_prior
 
 SAVE_EVERY = 200
 """Steps between two checkpoints: what a kill can cost."""
@@ -67,6 +69,9 @@ def main() -> None:
     train, val = read_sentences(data)
     tokenizer = load_tokenizer(train, output / "tokenizer", vocab_size)
     encoded = [[row for row in tokenizer(part).input_ids if row] for part in (train, val)]
+    # How many tokens sentences have: by this, blanks of unknown length compare.
+    counts = LengthPrior.count_sentences(map(len, encoded[0]))
+    save_length_prior(output, LengthPrior(sentence_counts=counts))
     for kind in kinds.split(","):
         train_one(kind, tokenizer, *encoded, output / kind, settings)
 
