@@ -51,10 +51,12 @@ class SoManyWords(LogitsProcessor):
         self.begins, self.counts, self.prompt_length = begins, counts, prompt_length
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        words = self.begins[input_ids[:, self.prompt_length :]].sum(1)  # (R,)
+        written = input_ids[:, self.prompt_length :]
+        words = self.begins[written].sum(1)  # (R,)
         barred = torch.zeros_like(scores, dtype=torch.bool)
         barred[:, : len(SPECIALS)] = True
-        barred |= ~self.begins & (words == 0)[:, None]  # the first token begins a word
+        no_more = (words == 0) | (written.shape[1] - words >= EXTRA_TOKENS)  # the first token begins a word
+        barred |= ~self.begins & no_more[:, None]
         barred[:, END_ID] = words < 1
         if self.counts is not None:
             counts = self.counts.repeat_interleave(len(words) // len(self.counts))
@@ -86,7 +88,7 @@ class MiddleWriter:
         written = self.network.generate(
             tokens,
             attention_mask=(tokens != PAD_ID).long(),
-            max_new_tokens=EXTRA_TOKENS + (int(counts.max()) if counts is not None else MAX_WORDS),
+            max_new_tokens=1 + EXTRA_TOKENS + (int(counts.max()) if counts is not None else MAX_WORDS),
             logits_processor=LogitsProcessorList([rule]),
             return_dict_in_generate=True,
             output_scores=True,
