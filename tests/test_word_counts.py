@@ -69,7 +69,7 @@ def fill(models, templates, counts, method="bibs", **options):
 
 
 @given(problems(), st.sampled_from(["bibs", "exact", "rerank-sum"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_best_of_wide_beams_is_the_best_of_all_fills_with_so_many_words(problem, method):
     models, template, counts = problem
     scores = {
@@ -82,7 +82,7 @@ def test_the_best_of_wide_beams_is_the_best_of_all_fills_with_so_many_words(prob
 
 
 @given(problems(), st.sampled_from(["bibs", "forward", "backward", "rerank-max"]), st.integers(1, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_few_beams_find_fills_with_so_many_words_alone(problem, method, num_beams):
     models, template, counts = problem
     (found,) = fill(models, [template], [counts], method, num_beams=num_beams, num_return_sequences=4)
@@ -91,7 +91,7 @@ def test_few_beams_find_fills_with_so_many_words_alone(problem, method, num_beam
 
 
 @given(st.lists(problems(), min_size=2, max_size=3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_templates_that_count_differently_are_searched_together_as_they_are_alone(several):
     models = several[0][0]
     templates, counts = [template for _, template, _ in several], [counts for _, _, counts in several]
