@@ -144,7 +144,7 @@ class SubwordInfiller:
             else:
                 (known if len(gaps) < 2 else several).append(place)
         all_lengths: Options = {**options, "length_prior": BY_SCORE, "num_lengths": None}
-        climbing: Options = {**all_lengths, "num_lengths": 1}
+        climbing: Options = {**all_lengths, "num_lengths": 2}
         told = ((known, all_lengths), (several, climbing), (unknown, options))
         return [(places, some) for places, some in told if places]
 
