@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypedDict, TypeVar
 
@@ -123,7 +124,9 @@ def find_fills(
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
     for name in options:
         if name not in Options.__annotations__:
-            raise TypeError(f"fill_templates() got an unexpected keyword argument {name!r}")
+            alike = get_close_matches(name, Options.__annotations__, 1)
+            hint = f": did you mean `{alike[0]}`?" if alike else ""
+            raise TypeError(f"there is no option `{name}`{hint}")
     settings, lengths = pick_settings(Settings, options), pick_settings(LengthSettings, options)
     baseline = pick_settings(BaselineSettings, options)
     penalty = options.get("diversity_penalty", 0.0)
