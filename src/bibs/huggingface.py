@@ -175,9 +175,9 @@ class SubwordInfiller:
         )
 
     def _memory_for_log_probs(self, max_memory: int, longest: int) -> int:
-        """What is left of the budget beside the keys and values that go with the log probabilities of each node."""
+        """What is left of the budget beside the keys and values of each node, in tables that are half empty at worst."""
         vocab_size = self.forward.vocab_size
-        return max(1, max_memory * vocab_size // (vocab_size + self.forward.numbers_per_token * longest))
+        return max(1, max_memory * vocab_size // (vocab_size + self.forward.numbers_per_token * longest) // 2)
 
     def _complete(self, template: SubwordTemplate, fills: Sequence[Fill], wanted: int) -> list[Completion]:
         completions: dict[str, Completion] = {}
