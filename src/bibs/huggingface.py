@@ -105,7 +105,7 @@ class SubwordInfiller:
         read = []
         for place, text in enumerate(texts):
             try:
-                read.append(self.parse(text, **options))
+                read.append(self.parse(text))
             except ValueError as error:
                 raise error if isinstance(templates, str) else ValueError(f"`templates[{place}]`: {error}") from None
         results: list[list[Completion]] = [[] for _ in read]
@@ -118,7 +118,7 @@ class SubwordInfiller:
         say_if_fewer(results, options.get("num_return_sequences", 1))
         return results[0] if isinstance(templates, str) else results
 
-    def parse(self, text: str, **options: Unpack[Options]) -> SubwordTemplate:
+    def parse(self, text: str) -> SubwordTemplate:
         """Read a template; one that cannot be filled so is a ValueError of one line."""
         if not isinstance(text, str):
             raise ValueError(f"a template must be a string, but is {text!r}")
@@ -175,7 +175,7 @@ class SubwordInfiller:
         )
 
     def _memory_for_log_probs(self, max_memory: int, longest: int) -> int:
-        """What is left of the budget beside the keys and values of each node, in tables that are half empty at worst."""
+        """What is left of the budget beside keys and values, in tables that are half empty at worst."""
         vocab_size = self.forward.vocab_size
         return max(1, max_memory * vocab_size // (vocab_size + self.forward.numbers_per_token * longest) // 2)
 
