@@ -39,7 +39,8 @@ ALLOWED = {
     "vision": {"text"},
     "data": {"text"},
     "pictures": {"search", "models", "vision"},
-    "infiller": CORE | {"checks", "methods", "models", "text", "words", "vision", "pictures"},
+    "infiller": CORE | {"checks", "methods", "models", "text", "words", "vision", "pictures", "huggingface"},
+    "huggingface": CORE | {"checks", "methods", "models", "text", "infiller"},  # sub-words, behind the same door
     "training": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller"},
     "evaluation": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,
