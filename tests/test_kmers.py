@@ -132,18 +132,25 @@ def test_the_reverse_complement_turned_back_is_the_sequence(sequence):
     assert [0 if t == 0 else 5 - t for t in sequence[::-1]] == reverse_complement(array).tolist()
 
 
-def test_the_match_is_the_longest_ending_that_stands_in_the_text():
-    model = KmerModel.count(arrays([[1, 2, 3, 4, 4, 3]]), order=5)
-    _, state, _ = model.start([[1, 2, 3, 4], [4, 2, 3, 4], [1, 2, 3, 1], [3, 3], [2, 0]])
-    assert model.matched(state).tolist() == [4, 3, 1, 1, 0]
+@law
+@given(texts, contexts, orders)
+def test_the_longest_match_is_the_longest_stretch_that_stands_in_the_text(texts, contexts, order):
+    forward, backward = KmerModel.count_pair(arrays(texts), order=order, both_strands=False)
+    whole = ["".join("NACGT"[letter] for letter in text) for text in texts]
+    for context, found in zip(contexts, forward.longest_match(contexts), strict=True):
+        read = "".join("NACGT"[letter] for letter in context)
+        stretches = [read[a:b] for a in range(len(read)) for b in range(a + 1, len(read) + 1) if b - a < order]
+        shared = [len(each) for each in stretches if "N" not in each and any(each in text for text in whole)]
+        assert found == max(shared, default=0)
+    assert backward.longest_match([context[::-1] for context in contexts]) == forward.longest_match(contexts)
 
 
 @pytest.mark.parametrize("order", [2, MAX_ORDER])
 def test_the_shortest_and_the_longest_order_work(order):
     text = np.random.default_rng(0).integers(1, 5, 200).astype(np.uint8)
     model = KmerModel.count([text], order=order)
-    _, state, _ = model.start([text[:100].tolist()])
-    assert model.matched(state).tolist() == [order - 1]
+    assert model.longest_match([text[:100].tolist()]) == [order - 1]
+    assert model.start([text[:100].tolist()])[0].exp().sum().item() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

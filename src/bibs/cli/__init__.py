@@ -65,7 +65,8 @@ OPTIONS = {
         for name in (
             *("allow_missing_features", "batch_size", "cell", "clip_norm", "cutoffs", "data", "dropout", "ema_decay"),
             *("encoder", "epochs", "features", "init", "learning_rate", "min_count", "missing", "patience"),
-            *("picture_dropout", "seed", "warmup_steps", "weight_decay"),
+            *("length_range", "max_length", "min_identity", "min_support", "num_lengths", "order", "output"),
+            *("picture_dropout", "reference", "seed", "warmup_steps", "weight_decay"),
         )
     },
 }

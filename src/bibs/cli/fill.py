@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
+from bibs.cli.fill_genome import GENOME_OPTIONS, fill_genome, refuse_options
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -24,6 +26,7 @@ ROWS_AT_ONCE = 256
 
 
 def fill(
+    context: typer.Context,
     templates: Annotated[
         list[str] | None,
         typer.Argument(
@@ -42,7 +45,9 @@ def fill(
     ] = False,
     model: Annotated[Path | None, typer.Option(help="A model directory; by default the bundled one.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="Count an n-gram pair from this text file instead.")] = None,
-    order: Annotated[int, typer.Option(help="The order of the n-grams of --corpus.")] = 3,
+    order: Annotated[
+        int | None, typer.Option(help="The order of the n-grams: 3 with --corpus, 20 with --fasta.", show_default=False)
+    ] = None,
     image: Annotated[
         Path | None, typer.Option(help="A picture that the templates describe, unless a row has its own.")
     ] = None,
@@ -63,7 +68,12 @@ def fill(
     ] = 0.0,
     num_rounds: Annotated[int, typer.Option(help="Passes each way, at most.")] = 4,
     lengths: Annotated[str, typer.Option(help="How `___` finds its length: unknown, or paper.")] = "unknown",
-    max_length: Annotated[int, typer.Option(help="The most words that `___` may have.")] = 20,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            help="The most words that `___` may have (20), or letters a gap of --fasta (1000).", show_default=False
+        ),
+    ] = None,
     num_lengths: Annotated[
         int, typer.Option(help="How many lengths of `___` are searched, those that look best; 0 for all.")
     ] = 3,
@@ -79,6 +89,27 @@ def fill(
         bool, typer.Option("--scores", help="A score and a tab before each completion, as with -n above 1.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per template and line.")] = False,
+    fasta: Annotated[Path | None, typer.Option(help="Fill the runs of N in this genome, plain or gzip.")] = None,
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(help="A FASTA file that --fasta learns from; may be repeated, or name more behind it."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where --fasta writes; a .tsv and a .bed stand beside it.")
+    ] = None,
+    length_range: Annotated[
+        str | None, typer.Option(help="With --fasta: how long a fill may be, in lengths of its gap, as 0.8,1.2.")
+    ] = None,
+    min_support: Annotated[
+        int | None,
+        typer.Option(
+            help="With --fasta: letters in a row beside a gap that the references must have (18).", show_default=False
+        ),
+    ] = None,
+    min_identity: Annotated[
+        float | None,
+        typer.Option(help="With --fasta: leave a gap if less of its fill should be right (0.5).", show_default=False),
+    ] = None,
 ) -> None:
     """Fill the blanks of templates.
 
@@ -88,7 +119,13 @@ def fill(
     in is one object out, with an `error` where there is one.
 
     A picture per template: bibs fill --file rows.jsonl, with lines such as {"template": "a _", "image": "cat.jpg"}
+
+    A genome: bibs fill --fasta genome.fa.gz --reference relatives/*.fa.gz --output filled.fa
     """
+    if fasta is not None:
+        fill_genome(context, fasta, output)
+        return
+    refuse_options(context, GENOME_OPTIONS, "needs `--fasta`")
     from bibs.infiller import Infiller
 
     if model is not None and corpus is not None:
@@ -98,7 +135,9 @@ def fill(
     if corpus is not None:
         from bibs.data.files import read_lines
 
-        infiller = Infiller.from_corpus((line for _, line in read_lines(corpus)), order=order, max_words=max_words)
+        infiller = Infiller.from_corpus(
+            (line for _, line in read_lines(corpus)), order=3 if order is None else order, max_words=max_words
+        )
     else:
         infiller = Infiller.from_pretrained(model, max_words=max_words, precision=precision)
     picture = None if image is None else infiller.encode(image)
@@ -111,7 +150,7 @@ def fill(
         "diversity_penalty": diversity_penalty,
         "num_rounds": num_rounds,
         "lengths": lengths,
-        "max_length": max_length,
+        "max_length": 20 if max_length is None else max_length,
         "num_lengths": num_lengths or None,
         "start": start,
         "seed": seed,

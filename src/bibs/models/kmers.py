@@ -21,10 +21,10 @@ Estimates are interpolated, from the longest context down (Witten and Bell, 1991
 where c counts, t(h) is how many different letters were seen after h, and h' is h without its farthest letter.
 
 Relatives differ in single letters, and after each of them every long context is new. So a state also *follows* a
-context of order - 1 letters that was seen. It begins with the letters read. When a letter is read that never comes after
-the followed context, that is a miss, and the context goes on with the letter that mostly comes there (as the tolerant
-contexts of Pratas et al., 2016). With u(y) the share of y after the followed context, and r how often there was no miss
-of late,
+context of order - 1 letters that was seen. It begins with the letters read. Where a letter is read that never comes
+after the followed context, that is a miss, and the context goes on with the letter that mostly comes there (as the
+tolerant contexts of Pratas et al., 2016). With u(y) the share of y after the followed context, and r how often there
+was no miss of late,
 
     P(y) = w u(y) + (1 - w) P_{order-1}(y | h),        w = 0.9 r,        r <- r + (1 - r) / 16, or r - r / 16 if missed
 
@@ -122,15 +122,8 @@ class KmerModel:
         """Read N ragged contexts: log_probs (N, V) of the next token, the state, and the scores (N,)."""
         if conditions is not None and any(condition is not None for condition in conditions):
             raise ValueError("`conditions` must be None for counts of DNA, which know letters only")
-        if not contexts or not all(contexts):
-            raise ValueError("`contexts` must hold at least one context, and each at least one token")
-        longest = max(map(len, contexts))
-        # `OTHER` at the beginning changes nothing, so it pads the shorter ones.
-        tokens = torch.tensor([[OTHER] * (longest - len(context)) + list(context) for context in contexts])
-        if int(tokens.min()) < 0 or int(tokens.max()) >= VOCAB_SIZE:
-            wrong = int(tokens.min()) if int(tokens.min()) < 0 else int(tokens.max())
-            raise ValueError(f"a token must be between 0 and {VOCAB_SIZE - 1}, but one is {wrong}")
-        tokens = tokens.to(self._before.device)
+        tokens = self._padded(contexts)  # (N, T)
+        longest = tokens.shape[1]
         padding = tokens.new_tensor([longest - len(context) for context in contexts])
         log_probs = torch.zeros(tokens[:, :1].shape, dtype=torch.float64, device=tokens.device).expand(-1, VOCAB_SIZE)
         ranges = self._before.new_zeros(len(contexts), 2, self.order + 1)
@@ -152,11 +145,32 @@ class KmerModel:
         state = torch.cat([exact, followed[:, :, None]], 2), trust
         return self._log_probs(*state), state
 
-    def matched(self, state: State) -> Tensor:
-        """How many of the last letters read (R,) stand in the text, one after the other: at most order - 1."""
-        low, high = state[0][:, :, :-1].unbind(1)
-        seen: Tensor = low < high  # (R, order)
-        return seen.sum(1) - 1
+    def _padded(self, contexts: Sequence[Sequence[int]]) -> Tensor:
+        """Ragged contexts as one tensor. `OTHER` at the beginning changes nothing, so it pads the shorter ones."""
+        if not contexts or not all(contexts):
+            raise ValueError("`contexts` must hold at least one context, and each at least one token")
+        longest = max(map(len, contexts))
+        tokens = torch.tensor([[OTHER] * (longest - len(context)) + list(context) for context in contexts])
+        if int(tokens.min()) < 0 or int(tokens.max()) >= VOCAB_SIZE:
+            wrong = int(tokens.min()) if int(tokens.min()) < 0 else int(tokens.max())
+            raise ValueError(f"a token must be between 0 and {VOCAB_SIZE - 1}, but one is {wrong}")
+        return tokens.to(self._before.device)
+
+    def longest_match(self, contexts: Sequence[Sequence[int]]) -> list[int]:
+        """The most letters in a row, up to order - 1, that each context has in common with the text."""
+        tokens = self._padded(contexts)  # (N, T)
+        ranges = self._before.new_zeros(2, *tokens.shape)  # of the k letters that end at each place
+        ranges[1] = len(self._before) - 1
+        longest = tokens.new_zeros(len(tokens))
+        for k in range(1, self.order):
+            shorter = ranges.roll(1, 2)
+            if k > 1:
+                shorter[:, :, 0] = 0  # nothing ends before the first place
+            columns = (tokens - 1).clamp(min=0).expand_as(shorter)
+            ranges = self._first[tokens].to(shorter.dtype) + self._before[shorter.long(), columns]
+            ranges = torch.where(tokens != OTHER, ranges, 0)
+            longest[(ranges[0] < ranges[1]).any(1)] = k
+        return longest.tolist()
 
     def _after(self, ranges: Tensor, letters: Tensor) -> Tensor:
         """The ranges (R, 2, M) with one more letter (R,) each."""
@@ -216,19 +230,22 @@ class Complemented:
         self.model = model
 
     def start(self, contexts: Sequence[Sequence[int]], conditions: Conditions = None) -> tuple[Tensor, State, Tensor]:
-        turned = [[-token % VOCAB_SIZE for token in context] for context in contexts]
-        log_probs, state, scores = self.model.start(turned, conditions)
+        log_probs, state, scores = self.model.start(_complements(contexts), conditions)
         return self._turned(log_probs), state, scores
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         log_probs, state = self.model.step(-tokens % VOCAB_SIZE, state)
         return self._turned(log_probs), state
 
-    def matched(self, state: State) -> Tensor:
-        return self.model.matched(state)
+    def longest_match(self, contexts: Sequence[Sequence[int]]) -> list[int]:
+        return self.model.longest_match(_complements(contexts))
 
     def _turned(self, log_probs: Tensor) -> Tensor:
         return log_probs[:, [OTHER, 4, 3, 2, 1]]
+
+
+def _complements(contexts: Sequence[Sequence[int]]) -> list[list[int]]:
+    return [[-token % VOCAB_SIZE for token in context] for context in contexts]
 
 
 def reverse_complement(sequence: Letters) -> Letters:
