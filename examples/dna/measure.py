@@ -158,11 +158,15 @@ def genomes(arguments: argparse.Namespace) -> tuple[str, list[Path]]:
     return record.letters, [path for name, path in paths.items() if name not in (arguments.genome, *arguments.without)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", default=Path(os.environ.get("BIBS_DATA", "../shared/data")) / "dna")
     parser.add_argument("--genome", default="G27", help="the genome that has gaps")
     parser.add_argument("--without", nargs="*", default=[], help="genomes that are no reference either")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_data(parser)
     parser.add_argument("--lengths", type=int, nargs="+", default=[10, 20, 50, 100, 200, 500])
     parser.add_argument("--gaps", type=int, default=1_000, help="of each length, ...")
     parser.add_argument("--letters", type=int, default=40_000, help="... but no more letters than this")
