@@ -81,7 +81,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 # --- what is filled
 
 
-@pytest.mark.parametrize("length", [1, 7, 150])
+@pytest.mark.parametrize("length", [1, 40])
 @pytest.mark.parametrize("strand", [GENOME, OTHER_STRAND], ids=["same strand", "other strand"])
 def test_what_the_relative_has_comes_back_on_either_strand(fill, strand, length):
     (result,) = filled(fill, cut(strand, (1_000, 1_000 + length)))
@@ -99,7 +99,7 @@ def test_letters_that_differ_next_to_a_gap_do_not_stop_it(fill):
 
 
 def test_many_gaps_at_once_equal_one_at_a_time_in_their_order(fill):
-    letters = cut(GENOME, (300, 340), (700, 703), (1_100, 1_250), (2_000, 2_001))
+    letters = cut(GENOME, (300, 320), (700, 703), (1_100, 1_160), (2_000, 2_001))
     together = filled(fill, letters)
     assert [result.gap.start for result in together] == [300, 700, 1_100, 2_000]
     for gap, result in zip(find_gaps("r", letters, 100), together, strict=True):
@@ -157,12 +157,12 @@ def test_a_gap_longer_than_the_limit_is_left(reference):
 
 def test_a_fill_that_claims_too_little_is_left(reference):
     pair = count_references([reference])
-    strange = GENOME[:500] + "N" * 200 + GENOME[2_000:]  # the two sides do not belong together
+    strange = GENOME[:500] + "N" * 40 + GENOME[2_000:]  # the two sides do not belong together
     (result,) = filled(GapFiller(*pair, DnaSettings(min_identity=0.999)), strange)
     assert not result.letters
     assert result.reason.startswith("of the best fill only ")
     (anyway,) = filled(GapFiller(*pair, DnaSettings(min_identity=0.0)), strange)
-    assert len(anyway.letters) == 200
+    assert len(anyway.letters) == 40
 
 
 def test_a_record_of_nothing_but_n_is_left(fill):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bibs.models.kmers import FOLLOW_MEMORY, FOLLOW_WEIGHT, LEAST_TRUST, MAX_ORDER, KmerModel, reverse_complement
 
-law = settings(deadline=None, max_examples=40)
+law = settings(deadline=None, max_examples=25)
 texts = st.lists(st.lists(st.integers(0, 4), max_size=30), min_size=1, max_size=4).filter(
     lambda several: any(map(any, several))
 )

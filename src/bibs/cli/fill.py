@@ -125,7 +125,7 @@ def fill(
     if fasta is not None:
         fill_genome(context, fasta, output)
         return
-    refuse_options(context, GENOME_OPTIONS, "needs `--fasta`")
+    refuse_options(context, [*GENOME_OPTIONS, "output"], "needs `--fasta`")
     from bibs.infiller import Infiller
 
     if model is not None and corpus is not None:

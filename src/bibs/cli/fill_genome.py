@@ -12,8 +12,18 @@ import typer
 
 from bibs.cli.stopping import begins_anew
 
-GENOME_OPTIONS = ("reference", "output", "length_range", "min_support", "min_identity")
-SHARED_OPTIONS = ("fasta", "templates", "order", "max_length", "method", "num_beams", "num_rounds", "num_lengths")
+GENOME_OPTIONS = ("reference", "length_range", "min_support", "min_identity")
+SHARED_OPTIONS = (
+    "fasta",
+    "output",
+    "templates",
+    "order",
+    "max_length",
+    "method",
+    "num_beams",
+    "num_rounds",
+    "num_lengths",
+)
 
 
 def fill_genome(context: typer.Context, fasta: Path, output: Path | None) -> None:
