@@ -16,7 +16,7 @@ from bibs import baselines
 from bibs.baselines import BaselineSettings
 from bibs.checks import CheckedModel, check_method, check_problem, check_setting, read_required
 from bibs.constraints import Demands, Penalties, Phrases, answer_in_turn, least_words
-from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, fill_gaps, plan_lengths
+from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, climb, fill_gaps, plan_lengths
 from bibs.search import (
     Conditions,
     Fill,
@@ -135,13 +135,19 @@ def find_fills(
         plain = Demands.plain(forward.vocab_size, banned, len(some))
         plans = plan_lengths(trees, some, given, list(map(least_words, words)), lengths, plain.allowing)
 
-        def find(penalties: Sequence[Penalties]) -> list[list[Fill]]:
-            search = partial(trees.search, run, constraints=replace(plain, required=words, penalties=penalties))
-            return fill_gaps(some, plans, search, kind, lengths, settings.num_return_sequences)
+        def search(penalties: Sequence[Penalties], **changed: int) -> partial[list[list[Fill]]]:
+            """Of the same trees, with other settings."""
+            same = replace(trees, settings=replace(settings, **changed))  # type: ignore[arg-type]
+            return partial(same.search, run, constraints=replace(plain, required=words, penalties=penalties))
+
+        plans = climb(some, plans, search(plain.penalties, num_rounds=0, num_return_sequences=1), kind, lengths)
+
+        def find(penalties: Sequence[Penalties], wanted: int) -> list[list[Fill]]:
+            return fill_gaps(some, plans, search(penalties, num_return_sequences=wanted), kind, lengths, wanted)
 
         if penalty:
             return answer_in_turn(find, some, settings.num_return_sequences, penalty)
-        return find(plain.penalties)
+        return find(plain.penalties, settings.num_return_sequences)
 
     sizes = [_size(template, phrases, lengths) for template, phrases in zip(templates, required, strict=True)]
     results: list[list[Fill]] = [[] for _ in templates]
