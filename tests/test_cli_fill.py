@@ -90,7 +90,7 @@ def test_words_are_required_and_barred(corpus):
             "bibs: `must_include` must hold words that the model knows, but holds 'zebra'",
         ),
         (["--corpus", "LATIN", "a _"], "bibs: LATIN is not UTF-8 text"),
-        (["--corpus", "CORPUS", "--order", "0", "a _"], "bibs: `order` must be"),
+        (["--corpus", "CORPUS", "--order", "0", "a _"], "bibs: `--order` must be"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(corpus, tmp_path, arguments, message):

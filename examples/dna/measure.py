@@ -146,7 +146,7 @@ def choose(arguments: argparse.Namespace) -> list[dict[str, float]]:
                 ]
             bits = [float(-score.mean() / math.log(2) / 340) for score in scores]
             rows.append({"both_strands": both, "order": order, "forward": bits[0], "backward": bits[1]})
-            print({name: value if name != "order" else order for name, value in rows[-1].items()}, flush=True)
+            print({name: round(value, 4) for name, value in rows[-1].items()}, flush=True)
     return rows
 
 
