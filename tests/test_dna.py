@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from bibs.dna import (
     to_letters,
     to_tokens,
 )
+from bibs.models.kmers import KmerModel
 
 LETTERS = np.array(list("ACGT"))
 
@@ -138,6 +140,24 @@ def test_the_claims_are_the_models_own_probabilities(fill):
     assert result.score == pytest.approx(score, abs=0.05)  # the search reads a little more of the sides
     assert result.right == pytest.approx(right_share, rel=0.02)
     assert result.identity == pytest.approx(sum(shares) / len(shares), rel=0.02)
+
+
+def test_gaps_of_a_real_genome_are_mostly_filled_right():
+    data = Path(os.environ.get("BIBS_DATA", "no data")) / "dna"
+    if not data.is_dir():
+        pytest.skip(f"real genomes are tested where BIBS_DATA has them, and {data} does not exist")
+    starts = {path.name: next(iter(read_fasta(path))).letters[:200_000] for path in data.glob("*.fa.gz")}
+    genome = starts.pop("G27.fa.gz")
+    fill = GapFiller(*KmerModel.count_pair([to_tokens(letters) for letters in starts.values()]))
+    spans = [(at, at + 20) for at in range(20_000, 150_000, 6_500)]
+    results = filled(fill, cut(genome, *spans))
+    right = [
+        a == b
+        for r, span in zip(results, spans, strict=True)
+        for a, b in zip(r.letters, genome[slice(*span)], strict=False)
+    ]
+    assert len(right) > 0.8 * 20 * len(spans)  # few are left
+    assert sum(right) > 0.85 * len(right)
 
 
 # --- what is left

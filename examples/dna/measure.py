@@ -103,9 +103,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             row |= {"filled": sum(fill is not None for fill in fills) / len(fills)}
             rows.append(row | {"seconds": costs[name] / len(gaps)})
             print(describe(rows[-1]), flush=True)
-    slopes = len(arguments.lengths) > 1 and {
+    slopes = {
         name: round(exponent(arguments.lengths, [row["seconds"] for row in rows if row["method"] == name]), 2)
-        for name in arguments.methods
+        for name in (arguments.methods if len(arguments.lengths) > 1 else ())
     }
     return {"counted_in": seconds, "rows": rows, "exponents": slopes, "calibration": calibration(claims)}
 

@@ -149,7 +149,7 @@ def _write_row(filled: FilledGap, start: int, end: int, table: IO[str], bed: IO[
     row = (gap.record, gap.start, gap.end, gap.length, "filled" if done else "left", start, end)
     row += (*(claims if done else [""] * len(claims)), *filled.support, filled.reason)
     table.write("\t".join(map(str, row)) + "\n")
-    bed_row = (gap.record, start, end, "filled" if done else "left", round(1000 * filled.right) if done else 0, ".")
+    bed_row = (gap.record, start, end, "filled" if done else "left", round(1000 * filled.identity) if done else 0, ".")
     bed.write("\t".join(map(str, bed_row)) + "\n")
 
 
