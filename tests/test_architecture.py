@@ -22,6 +22,7 @@ ANYTHING = CORE | {
     "words",
     "vision",
     "data",
+    "dna",
     "infiller",
     "training",
     "evaluation",
@@ -38,6 +39,7 @@ ALLOWED = {
     "words": {"search", "text"},
     "vision": {"text"},
     "data": {"text"},
+    "dna": CORE | {"methods", "models", "data"},
     "pictures": {"search", "models", "vision"},
     "infiller": CORE | {"checks", "methods", "models", "text", "words", "vision", "pictures", "huggingface"},
     "huggingface": CORE | {"checks", "methods", "models", "text", "infiller"},  # sub-words, behind the same door
