@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
 
-from bibs.cli import app
+from bibs import Infiller
+from bibs.cli import app, main
 
 FOR_PEOPLE_ALONE = {"serve", "eval madlibs-captions"}
 """The service has its own protocol; the other writes a file and says so."""
@@ -52,3 +55,33 @@ def test_the_shell_completes_commands_and_options() -> None:
 
     assert complete("bibs ca") == ["calibrate"]
     assert "--must-include" in complete("bibs fill --mu")
+
+
+def test_training_gives_its_losses_as_json_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"{a} {b} sat on the mat" for a in ("a", "the") for b in ("cat", "dog", "man", "hat")]
+    (tmp_path / "notes.txt").write_text("\n".join(lines))
+    sizes = [
+        "--hidden",
+        "4",
+        "--embedding",
+        "4",
+        "--epochs",
+        "2",
+        "--min-count",
+        "1",
+        "--cutoffs",
+        "",
+        "--val-share",
+        ".3",
+    ]
+    files = ["--data", str(tmp_path / "notes.txt"), "--output", str(tmp_path / "model")]
+    monkeypatch.setattr("sys.argv", ["bibs", "train", *files, *sizes, "--no-parallel", "--no-calibrate", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    result = json.loads(capsys.readouterr().out)
+    for direction in ("forward", "backward"):
+        assert result[direction]["val_loss"] == min(result[direction]["val_losses"])
+    assert Infiller.from_pretrained(result["output"])("a _ sat")[0].text.startswith("a ")
