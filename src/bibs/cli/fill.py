@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
+from bibs.cli.fill_genome import GENOME_OPTIONS, fill_genome, refuse_options
+
 if TYPE_CHECKING:
     from bibs.data import Row
     from bibs.infiller import Completion
@@ -22,6 +24,7 @@ ROWS_AT_ONCE = 256
 
 
 def fill(
+    context: typer.Context,
     templates: Annotated[
         list[str] | None,
         typer.Argument(
@@ -42,7 +45,14 @@ def fill(
         list[Path] | None,
         typer.Option("--input", help="Many rows: .parquet or .jsonl files, or folders of them; may be repeated."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="The folder for the answers to --input.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The folder for the answers to --input, or the file for --fasta; a .tsv and a .bed stand beside that.",
+        ),
+    ] = None,
     engine: Annotated[
         str, typer.Option(help="For --input: local, a process a worker; or ray (extra bibs[ray]).")
     ] = "local",
@@ -53,7 +63,9 @@ def fill(
     shard_rows: Annotated[int, typer.Option(help="For --input: rows a file of answers; a kill loses no more.")] = 4096,
     model: Annotated[Path | None, typer.Option(help="A model directory; by default the bundled one.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="Count an n-gram pair from this text file instead.")] = None,
-    order: Annotated[int, typer.Option(help="The order of the n-grams of --corpus.")] = 3,
+    order: Annotated[
+        int | None, typer.Option(help="The order of the n-grams: 3 with --corpus, 20 with --fasta.", show_default=False)
+    ] = None,
     image: Annotated[
         Path | None, typer.Option(help="A picture that the templates describe, unless a row has its own.")
     ] = None,
@@ -74,7 +86,12 @@ def fill(
     ] = 0.0,
     num_rounds: Annotated[int, typer.Option(help="Passes each way, at most.")] = 4,
     lengths: Annotated[str, typer.Option(help="How `___` finds its length: unknown, or paper.")] = "unknown",
-    max_length: Annotated[int, typer.Option(help="The most words that `___` may have.")] = 20,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            help="The most words that `___` may have (20), or letters a gap of --fasta (1000).", show_default=False
+        ),
+    ] = None,
     num_lengths: Annotated[
         int, typer.Option(help="How many lengths of `___` are searched, those that look best; 0 for all.")
     ] = 3,
@@ -90,6 +107,24 @@ def fill(
         bool, typer.Option("--scores", help="A score and a tab before each completion, as with -n above 1.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per template and line.")] = False,
+    fasta: Annotated[Path | None, typer.Option(help="Fill the runs of N in this genome, plain or gzip.")] = None,
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(help="A FASTA file that --fasta learns from; may be repeated, or name more behind it."),
+    ] = None,
+    length_range: Annotated[
+        str | None, typer.Option(help="With --fasta: how long a fill may be, in lengths of its gap, as 0.8,1.2.")
+    ] = None,
+    min_support: Annotated[
+        int | None,
+        typer.Option(
+            help="With --fasta: letters in a row beside a gap that the references must have (18).", show_default=False
+        ),
+    ] = None,
+    min_identity: Annotated[
+        float | None,
+        typer.Option(help="With --fasta: leave a gap if less of its fill should be right (0.5).", show_default=False),
+    ] = None,
 ) -> None:
     """Fill the blanks of templates.
 
@@ -101,7 +136,13 @@ def fill(
     A picture per template: bibs fill --file rows.jsonl, with lines such as {"template": "a _", "image": "cat.jpg"}
 
     Many rows, on all cores: bibs fill --input rows/ --output answers. The same command goes on after a kill.
+
+    A genome: bibs fill --fasta genome.fa.gz --reference relatives/*.fa.gz --output filled.fa
     """
+    if fasta is not None:
+        fill_genome(context, fasta, output)
+        return
+    refuse_options(context, GENOME_OPTIONS, "needs `--fasta`")
     if model is not None and corpus is not None:
         raise ValueError("`--model` and `--corpus` exclude each other, but both are given")
     if templates and file is not None:
@@ -123,12 +164,14 @@ def fill(
         "diversity_penalty": diversity_penalty,
         "num_rounds": num_rounds,
         "lengths": lengths,
-        "max_length": max_length,
+        "max_length": 20 if max_length is None else max_length,
         "num_lengths": num_lengths or None,
         "start": start,
         "seed": seed,
     }
-    filling = Filling(ModelChoice(model, corpus, order, max_words, precision), options, image, os.getcwd())
+    filling = Filling(
+        ModelChoice(model, corpus, 3 if order is None else order, max_words, precision), options, image, os.getcwd()
+    )
     filler = filling.load()
     filler.infiller([], **options)  # what is wrong with an option is said before anything is read
     if inputs and output is not None:
