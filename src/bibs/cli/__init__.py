@@ -65,7 +65,7 @@ OPTIONS = {
         for name in (
             *("allow_missing_features", "batch_size", "cell", "clip_norm", "cutoffs", "data", "dropout", "ema_decay"),
             *("encoder", "epochs", "features", "init", "learning_rate", "min_count", "missing", "patience"),
-            *("picture_dropout", "seed", "warmup_steps", "weight_decay"),
+            *("picture_dropout", "seed", "warmup_steps", "weight_decay", "weight_dropout", "word_dropout"),
         )
     },
 }

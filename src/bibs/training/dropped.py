@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 @contextmanager
 def dropped_weights(model: nn.Module, *, weight_dropout: float, word_dropout: float) -> Iterator[None]:
-    """Inside, a share of the recurrent weights and of the word vectors is zero; compute the loss and its gradient there.
+    """Inside, a share of the recurrent weights and of the word vectors is zero: the place for a loss and its gradient.
 
     Afterwards the weights are what they were, to the last bit.
     """
