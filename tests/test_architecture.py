@@ -31,7 +31,7 @@ ALLOWED = {
     "constraints": {"search"},
     "lengths": {"search"},
     "baselines": {"search"},
-    "checks": {"search", "constraints"},
+    "checks": {"search", "constraints", "lengths"},
     "methods": CORE | {"checks"},
     "text": {"search"},  # for `Gap`, which is one type in templates of words and of ids
     "models": {"search", "lengths", "text"},  # a model directory holds its words, and how lengths compare under it

@@ -114,13 +114,14 @@ def test_a_tree_says_what_its_model_says_and_asks_about_each_node_once(walks, da
     tree = Prefixes(CheckedModel("forward", counting), max_rows=5, max_nodes=100, lookup=True)
     tree.begin(contexts, None)
     owners = [data.draw(st.integers(0, 1)) for _ in walks]
-    nodes, seen = torch.tensor(owners), set()
+    nodes, seen = owners, set()
     for depth in range(3):
         seen |= {(owner, *walk[: depth + 1]) for owner, walk in zip(owners, walks, strict=True)}
-        nodes = tree.read(nodes, torch.tensor([walk[depth] for walk in walks]))
-        for owner, walk, node, row in zip(owners, walks, nodes.tolist(), tree.log_probs(nodes), strict=True):
-            torch.testing.assert_close(row, judge.log_probs_after([*contexts[owner], *walk[: depth + 1]]))
-            assert tree.path(node) == tuple(walk[: depth + 1])
+        nodes = tree.read(depth, nodes, [walk[depth] for walk in walks])
+        for owner, walk, node in zip(owners, walks, nodes, strict=True):
+            said = tree.log_probs(depth + 1)[node]
+            torch.testing.assert_close(said, judge.log_probs_after([*contexts[owner], *walk[: depth + 1]]))
+            assert tree.path(depth + 1, node) == tuple(walk[: depth + 1])
     assert counting.rows == len(seen)
     whole = [(*walk, 3, 1) for walk in walks]
     known = tree.recall(owners, whole)
@@ -154,7 +155,7 @@ def test_a_budget_of_memory_is_kept_and_changes_no_answer(monkeypatch):
     monkeypatch.setattr(Prefixes, "forget", lambda self: (forgotten.append(len(self.context_scores)), forget(self))[1])
     assert_same(fill_templates(*models, templates, num_beams=5, max_memory=1), expected)
     assert sizes == [1, 1, 1, 1]
-    assert len(forgotten) > 2 * len(sizes)  # once for each batch and direction, and between the lengths of the gap
+    assert forgotten  # between the lengths of the gap
 
 
 def uniforms(seed: int, purpose: int, layout: Layout, num_sweeps: int) -> list[list[float]]:

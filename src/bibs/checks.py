@@ -11,10 +11,26 @@ import torch
 from torch import Tensor
 
 from bibs.constraints import Phrases, least_words, num_states
+from bibs.lengths import LengthPrior
 from bibs.search import Conditions, Gap, OneOf, State, StepModel, Template, map_state, select_rows
 
 MAX_STATES = 16
 """How many states of required phrases the search keeps beams for: four words, say, or a phrase of fifteen."""
+
+LEAST = {
+    "num_beams": 1,
+    "num_rounds": 0,
+    "num_return_sequences": 1,
+    "batch_size": 1,
+    "max_memory": 1,
+    "max_length": 1,
+    "num_lengths": 1,
+    "shortlist": 1,
+    "max_fills": 1,
+}
+"""The least that a setting may be, of those that are whole numbers."""
+
+CHOICES = {"start": ("forward", "backward", "both"), "lengths": ("unknown", "paper")}
 
 
 class CheckedModel:
@@ -85,6 +101,19 @@ class CheckedModel:
                 f"but returned {tuple(scores.shape)}: {scores.tolist()}"
             )
         return scores
+
+
+def check_setting(name: str, value: object, *, optional: bool) -> None:
+    """Refuse what a setting cannot be; None is let through where the setting is `optional`."""
+    least, choices = LEAST.get(name), CHOICES.get(name)
+    enough = isinstance(value, int) and not isinstance(value, bool) and value >= (least or 0)
+    if least is not None and not enough and not (value is None and optional):
+        raise ValueError(f"`{name}` must be a whole number of at least {least}, but is {value!r}")
+    if choices is not None and value not in choices:
+        names = ", ".join(map(repr, choices[:-1]))
+        raise ValueError(f"`{name}` must be {names} or {choices[-1]!r}, but is {value!r}")
+    if name == "length_prior" and not isinstance(value, LengthPrior):
+        raise ValueError(f"`length_prior` must be a LengthPrior, but is {value!r:.60}")
 
 
 def check_problem(

@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from bibs import baselines
 from bibs.baselines import BaselineSettings
-from bibs.checks import CheckedModel, check_method, check_problem, read_required
+from bibs.checks import CheckedModel, check_method, check_problem, check_setting, read_required
 from bibs.constraints import Demands, Penalties, Phrases, answer_in_turn, least_words
 from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, fill_gaps, plan_lengths
 from bibs.search import (
@@ -170,8 +170,13 @@ def bidirectional_beam_search(
 
 def pick_settings(kind: type[S], options: Options) -> S:
     """The settings of one kind among the options."""
-    given: dict[str, Any] = {f.name: options[f.name] for f in fields(kind) if f.name in options}  # type: ignore[arg-type,literal-required]
-    return kind(**{name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()})
+    given: dict[str, Any] = {}
+    for each in fields(kind):  # type: ignore[arg-type]
+        if each.name in options:
+            value = options[each.name]  # type: ignore[literal-required]
+            given[each.name] = value.item() if isinstance(value, np.generic) else value
+            check_setting(each.name, given[each.name], optional=each.default is None or each.name == "num_lengths")
+    return kind(**given)
 
 
 def _size(template: Template, required: Phrases, lengths: LengthSettings) -> Size:

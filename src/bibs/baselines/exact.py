@@ -35,15 +35,14 @@ def enumerate_fills(batch: Batch, settings: Settings, baseline: BaselineSettings
 
 def _allowed(side: Side, example: int) -> list[list[int]]:
     """The tokens that may stand in each slot."""
-    row = torch.tensor([example], device=side.prefixes.device)
+    row = torch.tensor([example], device=side.tree.device)
     biases = (side.rules.bias(row, slot)[0] for slot in range(len(side.layouts[example].region)))
     return [(bias > -torch.inf).nonzero().flatten().tolist() for bias in biases]
 
 
 def _read_all(side: Side, example: int, allowed: list[list[int]]) -> None:
     """Read every beginning into the tree, so that fills share what they begin with."""
-    device = side.prefixes.device
-    nodes = torch.tensor([side.roots[example]], device=device)
-    for tokens in allowed[:-1]:
-        choices = torch.tensor(tokens, device=device)
-        nodes = side.prefixes.read(nodes.repeat_interleave(len(choices)), choices.repeat(len(nodes)))
+    nodes = [side.roots[example]]
+    for depth, tokens in enumerate(allowed[:-1]):
+        parents, choices = zip(*product(nodes, tokens), strict=True) if nodes and tokens else ((), ())
+        nodes = side.tree.read(depth, parents, choices)

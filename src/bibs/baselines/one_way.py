@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bibs.search import DIRECTIONS, Batch, Direction, Fill, Fills, Settings, finish, left_to_right, run_pass
+from bibs.search import DIRECTIONS, Batch, Direction, Fill, Fills, Settings, finish, run_pass
 
 
 def search_forward(batch: Batch, settings: Settings) -> list[list[Fill]]:
@@ -27,7 +27,7 @@ def search_rerank_sum(batch: Batch, settings: Settings) -> list[list[Fill]]:
 
 def plain_beams(batch: Batch, direction: Direction) -> list[Fills]:
     """The fills of each example that a plain pass ends with, best first, from left to right."""
-    return [left_to_right(direction, fills) for fills in run_pass(batch[direction]).fills]
+    return [done.fills for done in run_pass(batch[direction])]
 
 
 def _both(batch: Batch) -> list[Fills]:

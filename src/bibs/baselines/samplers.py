@@ -69,9 +69,9 @@ def unidirectional_gibbs(batch: Batch, settings: Settings, baseline: BaselineSet
                 (*fill[: len(side.layouts[owner].region)], *side.layouts[owner].rest)
                 for owner, fill in zip(owners, variants.flatten(0, 1).tolist(), strict=True)
             ]
-            known = side.prefixes.recall([side.roots[owner] for owner in owners], sequences)
+            known = side.tree.recall([side.roots[owner] for owner in owners], sequences)
             floors = torch.full_like(known.totals, -torch.inf)
-            whole = side.prefixes.score(known, floors).view(tried.shape).masked_fill(scores == -torch.inf, -torch.inf)
+            whole = side.tree.score(known, floors).view(tried.shape).masked_fill(scores == -torch.inf, -torch.inf)
             picked = _draw(whole, uniforms[rows, sweep, slot])
             chains.put(rows, slots, tried.gather(1, picked[:, None])[:, 0], whole)
         chains.record(torch.arange(len(chains.fills), device=uniforms.device))
@@ -105,7 +105,7 @@ class _Chains:
         owners = [example for example, fills in enumerate(beams) for _ in fills]
         width = max(1, *(len(layout.region) for layout in batch.layouts))
         regions = [batch.layouts[owner].region for owner in owners]
-        device = batch.forward.prefixes.device
+        device = batch.forward.tree.device
         padded = [[*fill, *[0] * (width - len(fill))] for fills in beams for fill in fills]
         free = [[not isinstance(slot, int) for slot in region] + [False] * (width - len(region)) for region in regions]
         self.fills = torch.tensor(padded, dtype=torch.long, device=device).view(-1, width)  # (C, W) from left to right
@@ -122,18 +122,23 @@ class _Chains:
 
     def says(self, direction: Direction, rows: Tensor, slots: Tensor) -> Tensor:
         """What one model says (n, V) of slots (n,) of the present fills, having read what stands before them."""
-        prefixes, nodes, read = self.batch[direction].prefixes, self.nodes[direction], self.read[direction]
-        if prefixes.is_full:
-            prefixes.forget()
+        tree, nodes, read = self.batch[direction].tree, self.nodes[direction], self.read[direction]
+        if tree.is_full:
+            tree.forget()
             read.zero_()
         ends = self.turn(direction, rows, slots)
         for place in range(int(read[rows].min()), int(ends.max())):
             moving = rows[(read[rows] <= place) & (place < ends)]
             if len(moving):
                 tokens = self.fills[moving, self.turn(direction, moving, torch.full_like(moving, place))]
-                nodes[moving, place + 1] = prefixes.read(nodes[moving, place], tokens)
+                following = tree.read(place, nodes[moving, place].tolist(), tokens.tolist())
+                nodes[moving, place + 1] = torch.tensor(following, device=nodes.device)
         read[rows] = ends
-        return prefixes.log_probs(nodes[rows, ends])
+        said = tree.context_scores.new_empty(len(rows), tree.vocab_size)
+        for depth in sorted(set(ends.tolist())):
+            here = (ends == depth).nonzero().flatten()
+            said[here] = tree.log_probs(depth)[nodes[rows[here], depth]]
+        return said
 
     def bias(self, rows: Tensor, slots: Tensor) -> Tensor:
         """(1, V): samplers take neither penalties nor required words, so all free slots are alike, unless one has a

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bibs.search import check_whole_numbers
-
 
 @dataclass(frozen=True)
 class BaselineSettings:
     seed: int = 0  # of the samplers
     shortlist: int = 100  # tokens that the unidirectional sampler tries in each slot
     max_fills: int = 100_000  # the most that may be enumerated
-
-    def __post_init__(self) -> None:
-        check_whole_numbers(self, shortlist=1, max_fills=1)

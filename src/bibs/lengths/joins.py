@@ -38,15 +38,15 @@ def join_scores(
 
 def _messages(side: Side, rooms: Sequence[int]) -> Tensor:
     """What a plain pass says at each slot of the gaps: (n, W, V), -inf beyond a gap's room."""
-    frontiers = run_pass(side).frontiers
+    passes = run_pass(side)
     rows = [
-        torch.stack([each.message[0] for each in several[-room:]])
-        for several, room in zip(frontiers, rooms, strict=True)
+        torch.stack([frontier.message[0] for frontier in done.frontiers[-room:]])
+        for done, room in zip(passes, rooms, strict=True)
     ]
     messages = rows[0].new_full((len(rooms), max(rooms), rows[0].shape[1]), -torch.inf)
     for message, row in zip(messages, rows, strict=True):
         message[: len(row)] = row
-    in_gap = len(frontiers[0]) - 1
+    in_gap = len(passes[0].frontiers) - 1
     return messages + side.rules.bias(torch.tensor([0], device=messages.device), in_gap)  # nothing banned joins
 
 

@@ -101,8 +101,9 @@ def _generate(
     ]
     side = trees.side(tree, layouts, range(len(templates)), constraints)
     lengths = []
-    for template, gap, room, fills in zip(templates, gaps, rooms, run_pass(side).fills, strict=True):
-        generated = next(iter(fills))[-room:]
+    for template, gap, room, done in zip(templates, gaps, rooms, run_pass(side), strict=True):
+        best = next(iter(done.fills))
+        generated = (best[::-1] if side.turned else best)[-room:]
         count = generated.index(end) if end in generated else room
         lengths.append(count - (len(template) - 1 - gap - 1))
     return lengths

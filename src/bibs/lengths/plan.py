@@ -11,7 +11,7 @@ by a word or two, or a word moved from one to another), as long as that is bette
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
@@ -26,9 +26,8 @@ from bibs.search import (
     Layout,
     OneOf,
     Template,
+    Tokens,
     Trees,
-    best_fills,
-    check_whole_numbers,
     select_conditions,
 )
 
@@ -54,15 +53,6 @@ class LengthSettings:
     max_length: int = 20
     num_lengths: int | None = 3
     length_prior: LengthPrior = UNFITTED
-
-    def __post_init__(self) -> None:
-        check_whole_numbers(self, max_length=1)
-        if self.num_lengths is not None:
-            check_whole_numbers(self, num_lengths=1)
-        if self.lengths not in ("unknown", "paper"):
-            raise ValueError(f"`lengths` must be 'unknown' or 'paper', but is {self.lengths!r}")
-        if not isinstance(self.length_prior, LengthPrior):
-            raise ValueError(f"`length_prior` must be a LengthPrior, but is {self.length_prior!r:.60}")
 
     @property
     def compare(self) -> bool:
@@ -119,8 +109,15 @@ def fill_gaps(
         for (index, lengths), fills in zip(asked, search(layouts, [index for index, _ in asked]), strict=True):
             found[index][lengths] = [_across(fill, lengths, plans[index], kind, settings) for fill in fills]
         open_lengths = {index: more for index in open_lengths if (more := plans[index].after(found[index]))}
-    # Two combinations of lengths may make the same sentence: it is returned once.
-    return [best_fills(itertools.chain.from_iterable(several.values()), wanted) for several in found]
+    return [_best(itertools.chain.from_iterable(several.values()), wanted) for several in found]
+
+
+def _best(fills: Iterable[Fill], count: int) -> list[Fill]:
+    """The best, best first. Two combinations of lengths may make the same sentence: it is returned once."""
+    distinct: dict[Tokens, Fill] = {}
+    for fill in sorted(fills, key=lambda fill: fill.penalty - fill.ranking_score):
+        distinct.setdefault(fill.tokens, fill)
+    return list(distinct.values())[:count]
 
 
 def _across(fill: Fill, lengths: Lengths, plan: Plan, kind: ScoreKind, settings: LengthSettings) -> Fill:

@@ -26,7 +26,6 @@ from .problem import (
     Template,
     Tokens,
     TracedPass,
-    check_whole_numbers,
     opposite,
 )
-from .rescore import Batch, best_fills, finish, left_to_right
+from .rescore import Batch, finish

@@ -18,9 +18,12 @@ so a choice that was made before is looked up, in whatever pass it was made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from itertools import chain
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -28,8 +31,8 @@ from torch import Tensor
 from .prefixes import Prefixes
 from .problem import Layout, Tokens
 
-DEAD = -1
-"""Stands for a node where a frontier has fewer than B partial fills."""
+DEAD = -1, -math.inf
+"""The node and the running score that stand where a frontier has fewer than B partial fills."""
 
 BLOCK = 2**18
 """How many numbers are summed at a time for a message: so few that they stay in a processor's cache."""
@@ -59,163 +62,163 @@ class Rules(Protocol):
 
 
 Fills: TypeAlias = dict[Tokens, float]
-"""Fills of one region in reading order, best first, each with what it was ranked by."""
+"""Fills of one region from left to right, best first, each with what it was ranked by."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
     """The partial fills at which a pass stands at one slot, and what they tell the far side."""
 
-    nodes: Tensor  # (S, B) sorted; the dead come last
-    scores: Tensor  # (S, B) running scores
+    nodes: tuple[int, ...]  # S x B rows of the tree, sorted within each group; the dead come last
+    scores: tuple[float, ...]  # S x B running scores
     message: Tensor  # (S, V) the most that a group comes to with each token: max_b [ s_b + f_b(y) ]
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One run over all slots, in the reading order of its model, by example."""
+class Pass(NamedTuple):
+    """One run over all slots of one example, in the reading order of its model."""
 
-    frontiers: list[tuple[Frontier, ...]]  # at each slot
-    fills: list[Fills]  # with which it ended
+    frontiers: tuple[Frontier, ...]  # at each slot
+    fills: Fills  # with which it ended
 
 
-@dataclass(frozen=True)
-class Extensions:
-    """The extensions chosen at one slot; in no particular order."""
-
-    parents: Tensor  # (m, S, B) nodes
-    tokens: Tensor  # (m, S, B)
-    scores: Tensor  # (m, S, B) running scores; -inf where there is none
-    ranking: Tensor  # (m, S, B) what they were chosen by
+class Extension(NamedTuple):
+    parent: int
+    token: int
+    score: float  # running score with the token
+    rank: float  # what it was chosen by
 
 
 @dataclass
 class Side:
     """One model before a batch of layouts, and all frontiers at which its passes have stood."""
 
-    prefixes: Prefixes
+    tree: Prefixes
     layouts: Sequence[Layout]  # in reading order
     roots: Sequence[int]  # the node of each layout's context
     rules: Rules
     num_beams: int
-    frontiers: dict[tuple[int, ...], Frontier] = field(default_factory=dict)  # by example, slot, nodes
+    turned: bool  # whether it reads from right to left
+    frontiers: dict[tuple[object, ...], Frontier] = field(default_factory=dict)  # by example, slot, nodes
     choices: dict[tuple[Frontier, ...], Frontier | Fills] = field(default_factory=dict)  # by frontier and those heard
 
     def __post_init__(self) -> None:
-        device = self.prefixes.device
-        nodes = torch.full((len(self.roots), self.rules.num_groups, self.num_beams), DEAD, device=device)
-        nodes[:, 0, 0] = torch.tensor(self.roots, device=device)
-        scores = self.prefixes.context_scores.new_zeros(nodes.shape).masked_fill_(nodes == DEAD, -torch.inf)
-        self.first = self.stand(0, range(len(self.roots)), nodes, scores)  # the empty fill of each example
+        no_beams: list[list[tuple[int, float]]] = [[]] * (self.rules.num_groups - 1)
+        empty = {example: [[(root, 0.0)], *no_beams] for example, root in enumerate(self.roots)}
+        self.first = self.stand(0, empty)  # the empty fill of each example
 
-    def stand(self, slot: int, examples: Sequence[int], nodes: Tensor, scores: Tensor) -> list[Frontier]:
-        """The frontiers with these nodes (m, S, B) at a slot, one of each example."""
-        order = nodes.masked_fill(nodes == DEAD, torch.iinfo(nodes.dtype).max).argsort(2)
-        nodes, scores = nodes.gather(2, order), scores.gather(2, order)
-        keys = [(example, slot, *row) for example, row in zip(examples, nodes.flatten(1).tolist(), strict=True)]
-        fresh = [row for row, key in enumerate(keys) if key not in self.frontiers]
-        if fresh:
-            nodes, scores = nodes[fresh], scores[fresh]
-            parts = zip(nodes, scores, self._messages(nodes, scores), strict=True)
-            self.frontiers.update((keys[row], Frontier(*each)) for row, each in zip(fresh, parts, strict=True))
-        return [self.frontiers[key] for key in keys]
+    def stand(self, slot: int, beams: dict[int, list[list[tuple[int, float]]]]) -> dict[int, Frontier]:
+        """The frontier of each example, given the nodes and running scores of its groups."""
+        keys, new = {}, {}
+        for example, groups in beams.items():
+            rows = (sorted(group) + [DEAD] * (self.num_beams - len(group)) for group in groups)
+            nodes, scores = zip(*chain.from_iterable(rows), strict=True)
+            keys[example] = key = (example, slot, nodes)
+            if key not in self.frontiers:
+                new[key] = nodes, scores
+        if new:
+            used = max(1, *(len(group) for groups in beams.values() for group in groups), 0)
+            for (key, parts), message in zip(new.items(), self._messages(slot, new.values(), used), strict=True):
+                self.frontiers[key] = Frontier(*parts, message)
+        return {example: self.frontiers[key] for example, key in keys.items()}
 
-    def _messages(self, nodes: Tensor, scores: Tensor) -> Tensor:
-        used = max(1, int((nodes != DEAD).sum(2).max()))  # the dead come last
-        nodes, scores = nodes[:, :, :used], scores[:, :, :used, None]
-        at_once = max(1, BLOCK // (self.prefixes.vocab_size * nodes[0].numel()))
-        parts = zip(torch.split(nodes, at_once), torch.split(scores, at_once), strict=True)
-        own = (self.prefixes.log_probs(some.flatten()).view(*some.shape, -1).add_(more) for some, more in parts)
+    def tensors(self, parts: Iterable[tuple[Sequence[int], Sequence[float]]]) -> tuple[Tensor, Tensor]:
+        """The nodes (m, S, B) and the running scores (m, S, B) of frontiers."""
+        nodes, scores = zip(*parts, strict=True)
+        shape, like = (len(nodes), self.rules.num_groups, self.num_beams), self.tree.context_scores
+        return torch.tensor(nodes, device=like.device).view(shape), like.new_tensor(scores).view(shape)
+
+    def _messages(self, slot: int, parts: Iterable[tuple[Sequence[int], Sequence[float]]], used: int) -> Tensor:
+        nodes, scores = (each[:, :, :used] for each in self.tensors(parts))
+        table = self.tree.log_probs(slot)
+        at_once = max(1, BLOCK // (table.shape[1] * nodes[0].numel()))
+        some = zip(torch.split(nodes.clamp(min=0), at_once), torch.split(scores[..., None], at_once), strict=True)
+        own = (table.index_select(0, rows.flatten()).view(*rows.shape, -1).add_(more) for rows, more in some)
         return torch.cat([each.amax(2) for each in own])  # (m, S, V)
 
-    def partial_fills(self, frontier: Frontier) -> tuple[tuple[Tokens, float], ...]:
-        """The partial fills of a frontier with their running scores."""
-        pairs = zip(frontier.nodes.flatten().tolist(), frontier.scores.flatten().tolist(), strict=True)
-        return tuple((self.prefixes.path(node), score) for node, score in pairs if node != DEAD)
 
-
-def run_pass(near: Side, heard: Sequence[Pass] = ()) -> Pass:
-    """Run over the regions once, from the near side to the far one, steered by passes of the far side."""
+def run_pass(near: Side, heard: Sequence[Sequence[Pass]] = ()) -> list[Pass]:
+    """Run over all regions once, from the near side to the far one, steered by passes of the far side."""
     widths = [len(layout.region) for layout in near.layouts]
-    frontiers = [[first] if width else [] for first, width in zip(near.first, widths, strict=True)]
+    frontiers = [[near.first[example]] if width else [] for example, width in enumerate(widths)]
     fills: list[Fills] = [{(): 0.0} for _ in widths]
     for slot in range(max(widths)):
         keys = {
-            example: (frontiers[example][slot], *(each.frontiers[example][width - 1 - slot] for each in heard))
+            example: (frontiers[example][slot], *(each[example].frontiers[width - 1 - slot] for each in heard))
             for example, width in enumerate(widths)
             if slot < width
         }
-        fresh = [example for example, key in keys.items() if key not in near.choices or not near.prefixes.lookup]
-        if fresh:
-            asked = [keys[example] for example in fresh]
-            near.choices.update(zip(asked, _extend(near, slot, fresh, asked), strict=True))
+        asked = {example: key for example, key in keys.items() if key not in near.choices or not near.tree.lookup}
+        if asked:
+            near.choices.update((asked[example], result) for example, result in _extend(near, slot, asked).items())
         for example, key in keys.items():
             following = near.choices[key]
             if isinstance(following, Frontier):
                 frontiers[example].append(following)
             else:
                 fills[example] = following
-    return Pass(list(map(tuple, frontiers)), fills)
+    return [Pass(tuple(several), found) for several, found in zip(frontiers, fills, strict=True)]
 
 
-def _extend(
-    near: Side, slot: int, examples: Sequence[int], keys: Sequence[tuple[Frontier, ...]]
-) -> list[Frontier | Fills]:
-    """Choose the extensions of some frontiers: the frontiers that they make, or in the last slot the fills."""
-    ours, *heard = zip(*keys, strict=True)
-    message = None
-    for each in heard:
-        other = torch.stack([frontier.message for frontier in each])  # (m, S, V)
-        message = other if message is None else torch.maximum(message, other)
-    rows = torch.tensor(examples, device=near.prefixes.device)  # (m,)
-    chosen = _choose(near, slot, rows, ours, message)
-    cut_off = (chosen.ranking == -torch.inf).flatten(1).all(1).nonzero().flatten()
-    if message is not None and len(cut_off):
-        # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
-        alone = _choose(near, slot, rows[cut_off], [ours[row] for row in cut_off.tolist()], None)
-        for whole, part in zip(vars(chosen).values(), vars(alone).values(), strict=True):
-            whole[cut_off] = part
-    last = [slot + 1 == len(near.layouts[example].region) for example in examples]
-    going = [row for row, ends in enumerate(last) if not ends]
-    parents, tokens, scores = (each[going] for each in (chosen.parents, chosen.tokens, chosen.scores))
-    alive = scores > -torch.inf
-    nodes = torch.full_like(parents, DEAD)
-    nodes[alive] = near.prefixes.read(parents[alive], tokens[alive])
-    frontiers = iter(near.stand(slot + 1, [examples[row] for row in going], nodes, scores) if going else ())
-    return [_fills(near, chosen, row) if ends else next(frontiers) for row, ends in enumerate(last)]
+def _extend(near: Side, slot: int, keys: dict[int, tuple[Frontier, ...]]) -> dict[int, Frontier | Fills]:
+    """Choose the extensions of some examples: the frontiers that they make, or in the last slot the fills."""
+    results: dict[int, Frontier | Fills] = {}
+    going: dict[int, list[list[Extension]]] = {}
+    for example, groups in _choose(near, slot, keys).items():
+        if slot + 1 < len(near.layouts[example].region):
+            going[example] = groups
+        else:
+            best = sorted(chain.from_iterable(groups), key=lambda extension: -extension.rank)
+            fills = {(*near.tree.path(slot, each.parent), each.token): each.rank for each in best}
+            results[example] = {fill[::-1]: rank for fill, rank in fills.items()} if near.turned else fills
+    if going:
+        every = [extension for groups in going.values() for extension in chain.from_iterable(groups)]
+        nodes = iter(near.tree.read(slot, [each.parent for each in every], [each.token for each in every]))
+        beams = {
+            example: [[(next(nodes), each.score) for each in group] for group in groups]
+            for example, groups in going.items()
+        }
+        results |= near.stand(slot + 1, beams)
+    return results
 
 
-def _fills(near: Side, chosen: Extensions, row: int) -> Fills:
-    columns = (each[row].flatten().tolist() for each in (chosen.parents, chosen.tokens, chosen.ranking))
-    found = [extension for extension in zip(*columns, strict=True) if extension[2] > -torch.inf]
-    found.sort(key=lambda extension: -extension[2])
-    return {(*near.prefixes.path(parent), token): value for parent, token, value in found}
+def _stack_messages(frontiers: Iterable[Frontier]) -> Tensor:
+    return torch.stack([frontier.message for frontier in frontiers])  # (m, S, V)
 
 
-def _choose(
-    near: Side, slot: int, examples: Tensor, frontiers: Sequence[Frontier], message: Tensor | None
-) -> Extensions:
-    """The B best extensions of each group of m frontiers."""
-    rules, num_beams = near.rules, near.num_beams
+def _choose(near: Side, slot: int, keys: dict[int, tuple[Frontier, ...]]) -> dict[int, list[list[Extension]]]:
+    """The B best extensions of each group of each frontier."""
+    ours, *heard = zip(*keys.values(), strict=True)
+    rules, device = near.rules, near.tree.device
+    examples = torch.tensor(list(keys), device=device)  # (m,)
+    told = [_stack_messages(each) for each in heard]
     bias = rules.bias(examples, slot)  # (m, V)
-    steer = rules.steer(examples, slot, bias, message)  # (m, S, V)
-    ranked = torch.stack([frontier.message for frontier in frontiers]).add_(steer)
-    tokens, groups = rules.candidates(examples, slot, ranked, min(num_beams, near.prefixes.vocab_size))  # (m, S, T)
-    nodes = torch.stack([frontier.nodes for frontier in frontiers])  # (m, S, B)
-    offered = tokens[:, :, None].expand(-1, -1, num_beams, -1)  # (m, S, B, T)
-    own = near.prefixes.log_probs(nodes.flatten(), offered.flatten(0, 2)).view_as(offered)
-    own += torch.stack([frontier.scores for frontier in frontiers])[..., None]
-    ranking = own + steer.expand_as(ranked).gather(2, tokens)[:, :, None]
-    here = bias.expand(len(examples), -1).gather(1, tokens.flatten(1)).view_as(tokens)[:, :, None]
-    best = ranking.flatten(1)[:, None]  # (m, 1, S * B * T)
+    steer = rules.steer(examples, slot, bias, functools.reduce(torch.maximum, told) if told else None)  # (m, S, V)
+    ranked = _stack_messages(ours).add_(steer)
+    count = min(near.num_beams, near.tree.vocab_size)
+    tokens, groups = rules.candidates(examples, slot, ranked, count)  # (m, S, T)
+    cut_off = (ranked.gather(2, tokens) == -torch.inf).flatten(1).all(1)
+    if told and bool(cut_off.any()):
+        # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
+        steer = torch.where(cut_off[:, None, None], rules.steer(examples, slot, bias, None), steer)
+        tokens, groups = rules.candidates(examples, slot, _stack_messages(ours).add_(steer), count)
+    nodes, scores = near.tensors((frontier.nodes, frontier.scores) for frontier in ours)  # (m, S, B)
+    scores = near.tree.log_probs(slot)[nodes[..., None], tokens[:, :, None]] + scores[..., None]  # (m, S, B, T)
+    ranking = scores + steer.expand_as(ranked).gather(2, tokens)[:, :, None]
+    scores += bias.expand(len(keys), -1).gather(1, tokens.flatten(1)).view_as(tokens)[:, :, None]
+    flat = ranking.flatten(1)[:, None]  # (m, 1, S * B * T)
     if groups is not None:
         targets = groups[:, :, None].expand_as(ranking).flatten(1)[:, None]
-        every = torch.arange(rules.num_groups, device=targets.device)[:, None]
-        best = best.masked_fill(targets != every, -torch.inf)  # (m, S, S * B * T)
-    best, index = best.topk(num_beams)  # (m, S, B)
+        every = torch.arange(rules.num_groups, device=device)[:, None]
+        flat = flat.masked_fill(targets != every, -torch.inf)  # (m, S, S * B * T)
+    ranks, places = flat.topk(near.num_beams)  # (m, S, B)
 
-    def pick(values: Tensor) -> Tensor:
-        return values.expand_as(ranking).flatten(1).gather(1, index.flatten(1)).view_as(index)
+    def pick(values: Tensor) -> Any:
+        return values.expand_as(ranking).flatten(1).gather(1, places.flatten(1)).view_as(places).tolist()
 
-    scores = pick(own + here).masked_fill_(best == -torch.inf, -torch.inf)
-    return Extensions(pick(nodes[..., None]), pick(tokens[:, :, None]), scores, best)
+    columns = (pick(nodes[..., None]), pick(tokens[:, :, None]), pick(scores), ranks.tolist())
+    return {
+        example: [
+            [each for each in map(Extension, *group) if each.rank > -math.inf] for group in zip(*parts, strict=True)
+        ]
+        for example, *parts in zip(keys, *columns, strict=True)
+    }

@@ -13,101 +13,76 @@ returned, so the best S never falls with more rounds.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
-from .beam import Fills, Frontier, Pass, run_pass
-from .problem import DIRECTIONS, Direction, Fill, Settings, Start, TracedPass, opposite
-from .rescore import Batch, finish, left_to_right, score_both, score_sentences
+from .beam import Fills, Pass, run_pass
+from .problem import DIRECTIONS, Direction, Fill, Settings, TracedPass, opposite
+from .rescore import Batch, finish, score_sentences
 
-
-class Visit(NamedTuple):
-    """What one pass came to in one example."""
-
-    direction: Direction
-    frontiers: tuple[Frontier, ...]
-    fills: Fills  # from left to right
-
-
-Step: TypeAlias = tuple[Visit, ...]
-"""One pass, or one from either end."""
-
-
-@dataclass
-class History:
-    """The steps of one example, until nothing new came."""
-
-    steps: list[Step] = field(default_factory=list)
-    seen: dict[tuple[object, ...], int] = field(default_factory=dict)
-    repeats: int | None = None  # the step that the last one repeats
-
-    def add(self, step: Step, num_heard: int) -> None:
-        if self.repeats is None:
-            self.steps.append(step)
-            heard = tuple(visit[:2] for each in self.steps[-num_heard:] for visit in each)
-            first = self.seen.setdefault(heard, len(self.steps) - 1)
-            self.repeats = first if first < len(self.steps) - 1 else None
-
-    def at(self, number: int) -> Step:
-        """A step, also one that was not run because the search goes round from `repeats` on."""
-        if self.repeats is not None and number >= len(self.steps):
-            first = self.repeats + 1
-            number = first + (number - first) % (len(self.steps) - first)
-        return self.steps[number]
+Step: TypeAlias = dict[Direction, list[Pass]]
+"""One pass over all examples, or one from either end."""
 
 
 def search_both_ways(batch: Batch, settings: Settings) -> list[list[Fill]]:
     """Bidirectional beam search over one batch."""
-    histories = run_steps(batch, settings.start, settings.num_rounds)
+    steps = run_steps(batch, settings)
     proposals: list[Fills] = []
-    for history in histories:
-        steps = history.steps[::-1] if settings.rescore else [history.at(2 * settings.num_rounds)]
+    for example in range(len(batch.layouts)):
         fills: Fills = {}
-        for visit in (visit for step in steps for visit in step):
-            fills |= {fill: value for fill, value in visit.fills.items() if fill not in fills}
+        for step in reversed(steps if settings.rescore else steps[-1:]):
+            for passes in step.values():
+                fills |= {fill: rank for fill, rank in passes[example].fills.items() if fill not in fills}
         proposals.append(fills if settings.rescore else dict(sorted(fills.items(), key=lambda item: -item[1])))
     answers = finish(batch, proposals, settings, "sum" if settings.rescore else "own")
-    return [
-        [replace(fill, rounds=len(history.steps) // 2, trace=trace) for fill in fills]
-        for example, (fills, history) in enumerate(zip(answers, histories, strict=True))
-        for trace in [_trace(batch, example, history) if settings.trace else ()]
-    ]
+    for example, found in enumerate(answers):
+        states = [_state(steps[: number + 1], example, settings) for number in range(len(steps))]
+        # The first step that came to nothing new, or the last one.
+        settled = next((number for number, state in enumerate(states) if state in states[:number]), len(steps) - 1)
+        trace = _trace(batch, example, steps[: settled + 1]) if settings.trace else ()
+        answers[example] = [replace(fill, rounds=(settled + 1) // 2, trace=trace) for fill in found]
+    return answers
 
 
-def run_steps(batch: Batch, start: Start, num_rounds: int) -> list[History]:
-    """Step after step for all examples, until nothing new can come for any."""
-    histories = [History() for _ in batch.layouts]
-    num_heard = 2 if start == "both" else 1
-    steps: list[dict[Direction, Pass]] = []
-    turns = [DIRECTIONS, DIRECTIONS] if start == "both" else [(start,), (opposite(start),)]
-    for number in range(2 * num_rounds + 1):
-        step: dict[Direction, Pass] = {}
-        for direction in turns[number % 2]:
-            heard = [earlier[opposite(direction)] for earlier in steps[-num_heard:]]
-            step[direction] = run_pass(batch[direction], heard)
-        steps.append(step)
-        for example, history in enumerate(histories):
-            visits = (
-                Visit(direction, each.frontiers[example], left_to_right(direction, each.fills[example]))
-                for direction, each in step.items()
-            )
-            history.add(tuple(visits), num_heard)
-        if all(history.repeats is not None for history in histories):
-            break
-    return histories
+def run_steps(batch: Batch, settings: Settings) -> list[Step]:
+    """Step after step. Where they go round in circles, whole turns are left out: the last step stays the same."""
+    turns = [DIRECTIONS] * 2 if settings.start == "both" else [(settings.start,), (opposite(settings.start),)]
+    steps: list[Step] = []
+    seen: dict[object, int] = {}
+    left = 2 * settings.num_rounds + 1
+    while left:
+        heard = steps[-_num_heard(settings) :]
+        directions = turns[len(steps) % 2]
+        steps.append({each: run_pass(batch[each], [step[opposite(each)] for step in heard]) for each in directions})
+        state = tuple(_state(steps, example, settings) for example in range(len(batch.layouts)))
+        left -= 1
+        if (before := seen.setdefault(state, len(steps))) < len(steps):
+            left %= len(steps) - before
+    return steps
 
 
-def _trace(batch: Batch, example: int, history: History) -> tuple[TracedPass, ...]:
+def _num_heard(settings: Settings) -> int:
+    """How many steps back a pass hears the far side."""
+    return 2 if settings.start == "both" else 1
+
+
+def _state(steps: Sequence[Step], example: int, settings: Settings) -> tuple[object, ...]:
+    """What the next step of an example follows from."""
+    last = steps[-_num_heard(settings) :]
+    return tuple(passes[example].frontiers for step in last for passes in step.values())
+
+
+def _trace(batch: Batch, example: int, steps: Sequence[Step]) -> tuple[TracedPass, ...]:
     """What every pass saw of one example."""
-    passes = []
-    for direction, frontiers, fills in (visit for step in history.steps for visit in step):
-        partial_fills = tuple(map(batch[direction].partial_fills, frontiers))
-        for fill, value in list(fills.items())[:1]:
-            tokens = batch.layouts[example].fill(fill)
-            if batch.margin is None:
-                ((forward, backward),) = score_both(batch, [(example, fill)], [-math.inf])
-            else:
-                ((forward, backward),) = score_sentences(batch, [(example, tokens)])
-            passes.append(TracedPass(direction, tokens, forward + backward, value, partial_fills))
-    return tuple(passes)
+    passes = [(each, own[example]) for step in steps for each, own in step.items() if own[example].fills]
+    tops = [(example, next(iter(done.fills))) for _, done in passes]
+    result = []
+    for (direction, done), (_, fill), scores in zip(passes, tops, score_sentences(batch, tops), strict=True):
+        path, tokens = batch[direction].tree.path, batch.layouts[example].fill(fill)
+        partial_fills = (
+            tuple((path(slot, node), score) for node, score in zip(each.nodes, each.scores, strict=True) if node >= 0)
+            for slot, each in enumerate(done.frontiers)
+        )
+        result.append(TracedPass(direction, tokens, sum(scores), done.fills[fill], tuple(partial_fills)))
+    return tuple(result)

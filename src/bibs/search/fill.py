@@ -65,8 +65,9 @@ class Trees:
 
     def side(self, tree: Prefixes, layouts: Sequence[Layout], templates: Sequence[int], given: Constraints) -> Side:
         """One model before layouts, in its reading order, of these templates."""
-        rules = given.rules(layouts, templates, tree.context_scores, turned=tree is self.backward)
-        return Side(tree, layouts, templates, rules, self.settings.num_beams)
+        turned = tree is self.backward
+        rules = given.rules(layouts, templates, tree.context_scores, turned=turned)
+        return Side(tree, layouts, templates, rules, self.settings.num_beams, turned)
 
     def search(
         self, method: Method, layouts: Sequence[Layout], templates: Sequence[int], constraints: Constraints

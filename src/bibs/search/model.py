@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import torch
 from torch import Tensor
 
 State: TypeAlias = Any
@@ -35,8 +34,8 @@ class StepModel(Protocol):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Read one token (R,) in each of R rows; returns log_probs (R, V) of the next token and the new state.
 
-        `state` is not to be changed in place: search may step from the same rows again. What is returned is kept as it
-        is, so a model must not write into it later.
+        `state` is not to be changed in place: search may step from the same rows again. What is returned may be kept
+        as it is, so a model must not write into it later.
         """
         ...
 
@@ -47,6 +46,8 @@ class ScoringModel(StepModel, Protocol):
     It may be a quick copy of another model, and then has a `margin`: of the fills found, those whose S is within the
     margin of the best are scored again, by `exact_scores`.
     """
+
+    margin: float | None
 
     def score(self, continuations: Sequence[Sequence[int]], state: State, floors: Tensor) -> Tensor:
         """The log probability (R,) of R ragged, non-empty continuations after their first tokens, each read from its
@@ -83,16 +84,7 @@ def select_rows(state: State, rows: Tensor) -> State:
     return map_state(lambda tensor: tensor.index_select(0, rows.to(tensor.device)), state)
 
 
-def shapes(state: State) -> list[torch.Size]:
-    """The shape of every tensor of a state."""
-    found: list[torch.Size] = []
-    map_state(lambda tensor: found.append(tensor.shape) or tensor, state)  # type: ignore[func-returns-value]
-    return found
-
-
 def select_conditions(conditions: Conditions, examples: Sequence[int]) -> Conditions:
-    if conditions is None:
-        return None
-    if isinstance(conditions, Tensor):
-        return conditions[list(examples)]
+    if conditions is None or isinstance(conditions, Tensor):
+        return conditions if conditions is None else conditions[list(examples)]
     return [conditions[example] for example in examples]

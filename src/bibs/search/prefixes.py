@@ -1,28 +1,67 @@
 """The one memory of a search: a tree of everything that one model has read.
 
-A *node* is a context and the tokens read after it. It is a number, by which the tree finds the log probabilities (V,)
-of what may follow and the model's state. The model is asked about each node once, however many beams, passes, chains or
-sentences come by it.
+A *node* is a context and the tokens read after it. Nodes of one depth stand in one table, a row each: what may follow
+them, log P(y | all read so far) for every y, and the model's state. The model is asked about each node once, however
+many beams, passes, chains or sentences come by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import groupby
 
 import torch
 from torch import Tensor
 
-from .model import Conditions, ScoringModel, State, map_state, select_rows, shapes
+from .model import Conditions, ScoringModel, State, map_state, select_rows
 from .problem import Tokens
 
 
-class Block(NamedTuple):
-    """What the model returned in one call, kept as it is. Its rows are nodes that follow one another."""
+class Level:
+    """The nodes of one depth. All have states of one shape, which may differ from those of other depths."""
 
-    log_probs: Tensor  # (rows, V)
-    state: State
+    def __init__(self) -> None:
+        self.edges: list[int] = []  # of each row: parent * V + token
+        self.rows: dict[int, int] = {}  # edge -> row
+        self.tables: tuple[Tensor, State] | None = None  # log_probs and state, with room for more rows
+
+    def append(self, edges: Sequence[int], log_probs: Tensor, state: State) -> None:
+        """Take in new rows; the first ones as they are, without a copy."""
+        size = len(self.edges)
+        new = (log_probs, state)
+        self.tables = new if self.tables is None else map_state(lambda *both: _join(size, *both), self.tables, new)
+        for row, edge in enumerate(edges, start=size):
+            self.rows.setdefault(edge, row)
+        self.edges += edges
+
+    @property
+    def log_probs(self) -> Tensor:  # (nodes, V)
+        assert self.tables is not None
+        return self.tables[0][: len(self.edges)]
+
+    @property
+    def shapes(self) -> tuple[torch.Size, ...]:
+        """Of a row of its states."""
+        found: list[torch.Size] = []
+        map_state(lambda tensor: found.append(tensor.shape[1:]) or tensor, self.tables)  # type: ignore[func-returns-value]
+        return tuple(found)
+
+    def state(self, rows: Tensor) -> State:
+        assert self.tables is not None
+        return select_rows(self.tables[1], rows)
+
+
+def _join(size: int, table: Tensor, rows: Tensor) -> Tensor:
+    """The first `size` rows of a table, and more behind them; the table doubles where it has no room."""
+    end = size + len(rows)
+    if end > len(table):
+        grown = table.new_empty(2 * end, *table.shape[1:])
+        grown[:size] = table[:size]
+        table = grown
+    table[size:end] = rows
+    return table
 
 
 @dataclass(frozen=True)
@@ -30,12 +69,12 @@ class Recalled:
     """What a tree knows of A sequences, and where each leaves it."""
 
     totals: Tensor  # (A,) the score of each, as far as it is known
-    nodes: Tensor  # (A,) the last one known
+    nodes: list[tuple[int, int]]  # depth and row of the last one known
     left: list[Tokens]  # what follows that node; the probability of its first token is known
 
 
 class Prefixes:
-    """Everything that one model has read, as a tree. Node i, for the first few, is context i."""
+    """Everything that one model has read, as a tree. Row i of depth 0 is context i."""
 
     def __init__(self, model: ScoringModel, max_rows: int, max_nodes: int, lookup: bool) -> None:
         self.model = model
@@ -49,103 +88,85 @@ class Prefixes:
         log_probs, state, self.context_scores = self.model.start(contexts, conditions)  # the scores are (contexts,)
         self.device = log_probs.device
         self.conditions = conditions
-        self._roots = Block(log_probs, state)
-        self.forget()
+        root = Level()
+        root.append(range(-len(contexts), 0), log_probs, state)
+        self._levels = [root]
 
     def forget(self) -> None:
         """Forget all but the contexts: other nodes mean nothing after that."""
-        self._children: dict[int, int] = {}  # parent * V + token -> node
-        self._edges: list[int] = []  # node -> that key; -1 for a context
-        self._blocks: list[Block] = []
-        self._starts: list[int] = []  # the first node of each block
-        self._add([-1] * len(self.context_scores), self._roots)
+        del self._levels[1:]
 
     @property
     def is_full(self) -> bool:
-        return len(self._edges) > self.max_nodes
+        return sum(len(level.edges) for level in self._levels) > self.max_nodes
 
-    def log_probs(self, nodes: Tensor, tokens: Tensor | None = None) -> Tensor:
-        """What may follow each node (R,): (R, V), or (R, T) of given tokens (R, T). A negative node has anything."""
-        result = self.context_scores.new_empty(len(nodes), self.vocab_size if tokens is None else tokens.shape[1])
-        for block, places, rows in self._in_blocks(nodes):
-            table = block.log_probs
-            part: Tensor = table.index_select(0, rows) if tokens is None else table[rows[:, None], tokens[places]]
-            if len(places) == len(nodes):
-                return part
-            result.index_copy_(0, places, part)
-        return result
+    def log_probs(self, depth: int) -> Tensor:
+        """What may follow each node of a depth: (nodes, V)."""
+        level = self._levels[depth]
+        return (level if level.edges else self._levels[0]).log_probs  # beams that are dead need rows to point at, too
 
-    def path(self, node: int) -> Tokens:
+    def path(self, depth: int, row: int) -> Tokens:
         """The tokens read after the context."""
         tokens: list[int] = []
-        while (edge := self._edges[node]) >= 0:
-            node, token = divmod(edge, self.vocab_size)
+        for level in self._levels[depth:0:-1]:
+            row, token = divmod(level.edges[row], self.vocab_size)
             tokens.append(token)
         return tuple(reversed(tokens))
 
-    def read(self, nodes: Tensor, tokens: Tensor) -> Tensor:
-        """The nodes (R,) after one more token (R,) each. What is new is stepped, all at once."""
-        edges: list[int] = (nodes * self.vocab_size + tokens).tolist()
-        fresh = [edge for edge in dict.fromkeys(edges) if not self.lookup or edge not in self._children]
-        new = torch.tensor(fresh, dtype=torch.long, device=self.device)
-        for places, state in self._states(new // self.vocab_size):
-            block = Block(*self.model.step(new[places] % self.vocab_size, state))
-            self._add(new[places].tolist(), block)
-        return torch.tensor([self._children[edge] for edge in edges], dtype=torch.long, device=self.device)
+    def read(self, depth: int, rows: Sequence[int], tokens: Sequence[int]) -> list[int]:
+        """The rows, one level deeper, after one more token each. What is new is stepped, all at once."""
+        if depth + 1 == len(self._levels):
+            self._levels.append(Level())
+        here, below = self._levels[depth : depth + 2]
+        edges = [row * self.vocab_size + token for row, token in zip(rows, tokens, strict=True)]
+        fresh = [edge for edge in dict.fromkeys(edges) if not self.lookup or edge not in below.rows]
+        for first in range(0, len(fresh), self.max_rows):
+            some = fresh[first : first + self.max_rows]
+            new = torch.tensor(some, device=self.device)
+            below.append(some, *self.model.step(new % self.vocab_size, here.state(new // self.vocab_size)))
+        return [below.rows[edge] for edge in edges]
 
     def recall(self, roots: Sequence[int], sequences: Sequence[Tokens]) -> Recalled:
         """Follow each sequence from its root as far as the tree knows it."""
-        steps: list[tuple[int, int, int]] = []  # (sequence, node, token that follows)
-        nodes, left = list(roots), list(sequences)
-        for which, tokens in enumerate(sequences):
-            for place, token in enumerate(tokens):
-                steps.append((which, nodes[which], token))
-                left[which] = tokens[place:]
-                child = self._children.get(nodes[which] * self.vocab_size + token)
-                if child is None or place + 1 == len(tokens):
+        steps: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # depth -> (sequence, row, token that follows)
+        nodes: list[tuple[int, int]] = []
+        for which, (row, tokens) in enumerate(zip(roots, sequences, strict=True)):
+            depth = 0
+            for depth, token in enumerate(tokens):
+                steps[depth].append((which, row, token))
+                known = self._levels[depth + 1].rows if depth + 1 < min(len(self._levels), len(tokens)) else {}
+                child = known.get(row * self.vocab_size + token)
+                if child is None:
                     break
-                nodes[which] = child
-        which_one, at, following = torch.tensor(steps, dtype=torch.long, device=self.device).view(-1, 3).t()
-        totals = self.context_scores[list(roots)].index_add(0, which_one, self.log_probs(at, following[:, None])[:, 0])
-        return Recalled(totals, torch.tensor(nodes, dtype=torch.long, device=self.device), left)
+                row = child
+            nodes.append((depth, row))
+        totals = self.context_scores[list(roots)]
+        for depth, several in steps.items():
+            sequence, rows, following = torch.tensor(several, device=self.device).t()
+            totals.index_add_(0, sequence, self.log_probs(depth)[rows, following])
+        left = [tokens[depth:] for (depth, _), tokens in zip(nodes, sequences, strict=True)]
+        return Recalled(totals, nodes, left)
 
     def score(self, known: Recalled, floors: Tensor) -> Tensor:
         """The score (A,) of each sequence, its context included: exact, but where it is below its floor (A,)."""
         totals = known.totals.clone()
-        unread = torch.tensor([len(tokens) > 1 for tokens in known.left], dtype=torch.bool, device=self.device)
-        asked = (unread & (totals >= floors)).nonzero().flatten()
-        for places, state in self._states(known.nodes[asked]):
-            rows = asked[places]
-            left = [known.left[row] for row in rows.tolist()]
-            totals[rows] += self.model.score(left, state, floors[rows] - totals[rows])
+        promising = (totals >= floors).tolist()
+        asked = [which for which, tokens in enumerate(known.left) if len(tokens) > 1 and promising[which]]
+        alike: dict[object, list[int]] = defaultdict(list)  # by the shapes of their states
+        for which in sorted(asked, key=lambda which: known.nodes[which]):
+            alike[self._levels[known.nodes[which][0]].shapes].append(which)
+        for several in alike.values():
+            for first in range(0, len(several), self.max_rows):
+                some = several[first : first + self.max_rows]
+                rows = torch.tensor(some, device=self.device)
+                state = self._states([known.nodes[which] for which in some])
+                left = [known.left[which] for which in some]
+                totals[rows] += self.model.score(left, state, floors[rows] - totals[rows])
         return totals
 
-    def _add(self, edges: Sequence[int], block: Block) -> None:
-        """Append nodes. One that is known already keeps its number."""
-        self._starts.append(len(self._edges))
-        self._blocks.append(block)
-        for edge in edges:
-            self._children.setdefault(edge, len(self._edges))
-            self._edges.append(edge)
-
-    def _in_blocks(self, nodes: Tensor) -> Iterator[tuple[Block, Tensor, Tensor]]:
-        """Block by block: which of the nodes (R,) it has, as places in `nodes`, and in which of its rows."""
-        starts = torch.tensor(self._starts, device=self.device)
-        nodes = nodes.clamp(min=0)
-        numbers = torch.bucketize(nodes, starts, right=True) - 1  # (R,)
-        rows = nodes - starts[numbers]
-        for number in sorted(set(numbers.tolist())):
-            places = (numbers == number).nonzero().flatten()
-            yield self._blocks[number], places, rows[places]
-
-    def _states(self, nodes: Tensor) -> Iterator[tuple[Tensor, State]]:
-        """Some places in `nodes` (R,) at a time, with the states of those nodes: as many as can be handled together."""
-        for first in range(0, len(nodes), self.max_rows):
-            # A state may grow with every token read, so states of different depths may not fit together.
-            alike: dict[tuple[torch.Size, ...], list[tuple[Tensor, State]]] = {}
-            for block, places, rows in self._in_blocks(nodes[first : first + self.max_rows]):
-                kind = tuple(shape[1:] for shape in shapes(block.state))
-                alike.setdefault(kind, []).append((places + first, select_rows(block.state, rows)))
-            for parts in alike.values():
-                several, states = zip(*parts, strict=True)
-                yield torch.cat(several), map_state(lambda *tensors: torch.cat(tensors), *states)
+    def _states(self, nodes: Sequence[tuple[int, int]]) -> State:
+        """The states of nodes, which are sorted by depth and alike in shape, as one."""
+        parts = []
+        for depth, group in groupby(nodes, key=lambda node: node[0]):
+            parts.append(self._levels[depth].state(torch.tensor([row for _, row in group], device=self.device)))
+        return map_state(lambda *tensors: torch.cat(tensors), *parts)

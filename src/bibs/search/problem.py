@@ -7,7 +7,7 @@ slot is the *region* that a pass runs over; what stands before it is a model's c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Tokens: TypeAlias = tuple[int, ...]
@@ -107,7 +107,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a search is run; `bibs.methods.Options` says what each setting means."""
+    """How a search is run; `bibs.methods.Options` says what each means, and `bibs.checks` what is refused."""
 
     num_beams: int = 5
     num_rounds: int = 4
@@ -118,19 +118,3 @@ class Settings:
     lookup: bool = True
     batch_size: int | None = None
     max_memory: int = 512
-
-    def __post_init__(self) -> None:
-        check_whole_numbers(self, num_beams=1, num_rounds=0, num_return_sequences=1, batch_size=1, max_memory=1)
-        if self.start not in ("forward", "backward", "both"):
-            raise ValueError(f"`start` must be 'forward', 'backward' or 'both', but is {self.start!r}")
-
-
-def check_whole_numbers(settings: object, **least: int) -> None:
-    """Refuse fields that are no whole numbers, or too small; None is let through where it is the default."""
-    defaults = {field.name: field.default for field in fields(settings)}  # type: ignore[arg-type]
-    for name, smallest in least.items():
-        value = getattr(settings, name)
-        if value is None and defaults[name] is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
-            raise ValueError(f"`{name}` must be a whole number of at least {smallest}, but is {value!r}")
