@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from unittest.mock import patch
 
 import torch
 from problems import caption_templates_with_pictures, trained_pair
-from torch import Tensor
 
 from bibs import fill_templates
-from bibs.search import beam, bidirectional
-from bibs.search.beam import DEAD, Extensions, Fills, Pass, Side
+from bibs.search import Batch, Frontier, Settings, Side, beam, bidirectional
+from bibs.search.beam import DEAD, Extension, Pass
 
 NUM_EXAMPLES = 300
 VARIANTS = {  # whether with tails, whether with triples
@@ -31,7 +29,7 @@ VARIANTS = {  # whether with tails, whether with triples
     "both": (True, True),
 }
 
-plain_choose, plain_extend, plain_pass = beam._choose, beam._extend, beam.run_pass
+plain_choose, plain_pass, plain_steps = beam._choose, beam.run_pass, bidirectional.run_steps
 
 
 def run() -> list[dict[str, object]]:
@@ -49,7 +47,8 @@ def run() -> list[dict[str, object]]:
                 if tails:
                     patches.enter_context(patch.object(bidirectional, "run_pass", pass_with_tails))
                 if triples:
-                    patches.enter_context(patch.object(beam, "_extend", counts.extend))
+                    patches.enter_context(patch.object(bidirectional, "run_steps", counts.run_steps))
+                    patches.enter_context(patch.object(beam, "_choose", counts.choose))
                 found = fill_templates(
                     infiller.forward,
                     infiller.backward,
@@ -68,23 +67,19 @@ def run() -> list[dict[str, object]]:
     return list(rows.values())
 
 
-def pass_with_tails(near: Side, far: Side | None = None, heard: Sequence[Pass] = ()) -> Pass:
+def pass_with_tails(near: Side, heard: Sequence[Sequence[Pass]] = ()) -> list[Pass]:
     """A pass that is heard with only those partial fills of its frontiers from which its final fills have grown."""
-    done = plain_pass(near, far, heard)
-    frontiers: list[list[int]] = [[] for _ in done.frontiers]
-    for slot in range(max(map(len, done.frontiers))):
-        examples = [example for example, held in enumerate(done.frontiers) if slot < len(held)]
-        held = [done.frontiers[example][slot] for example in examples]
-        nodes, scores = near.nodes[held], near.scores[held]
-        gone = torch.zeros_like(nodes, dtype=torch.bool)
-        for row, example in enumerate(examples):
-            tails = {fill[:slot] for fill in done.fills[example]}
-            for place in (nodes[row] != DEAD).nonzero().tolist():
-                gone[row][tuple(place)] = near.prefixes.path(int(nodes[row][tuple(place)])) not in tails
-        nodes, scores = nodes.masked_fill(gone, DEAD), scores.masked_fill(gone, -torch.inf)
-        for example, number in zip(examples, near.number(examples, nodes, scores), strict=True):
-            frontiers[example].append(number)
-    return Pass(list(map(tuple, frontiers)), done.fills)
+    passes = []
+    for example, done in enumerate(plain_pass(near, heard)):
+        fills = [fill[::-1] if near.turned else fill for fill in done.fills]
+        frontiers = []
+        for slot, frontier in enumerate(done.frontiers):
+            tails = {fill[:slot] for fill in fills}
+            beams = [each for each in zip(frontier.nodes, frontier.scores, strict=True) if each != DEAD]
+            kept = [each for each in beams if near.tree.path(slot, each[0]) in tails]
+            frontiers.append(near.stand(slot, {example: [kept]})[example])
+        passes.append(Pass(tuple(frontiers), done.fills))
+    return passes
 
 
 class Triples:
@@ -93,38 +88,27 @@ class Triples:
     def __init__(self) -> None:
         self.lost = self.places = 0
 
-    def extend(
-        self, near: Side, far: Side | None, slot: int, examples: Sequence[int], keys: Sequence[tuple[int, ...]]
-    ) -> list[int | Fills]:
-        """In place of `beam._extend`."""
-        heard = {example: key[1:] for example, key in zip(examples, keys, strict=True)}
-        with patch.object(beam, "_choose", partial(self.choose, far, heard)):
-            return plain_extend(near, far, slot, examples, keys)
+    def run_steps(self, batch: Batch, settings: Settings) -> list[bidirectional.Step]:
+        """In place of `bidirectional.run_steps`: notes which side is the far one."""
+        self.batch = batch
+        return plain_steps(batch, settings)
 
-    def choose(
-        self,
-        far: Side,
-        heard: dict[int, tuple[int, ...]],
-        near: Side,
-        slot: int,
-        examples: Tensor,
-        frontiers: Tensor,
-        message: Tensor | None,
-    ) -> Extensions:
+    def choose(self, near: Side, slot: int, keys: dict[int, tuple[Frontier, ...]]) -> dict[int, list[list[Extension]]]:
         """In place of `beam._choose`. The B best triples are all made of the B best (b, y)."""
-        chosen = plain_choose(near, slot, examples, frontiers, message)
-        if message is None:
-            return chosen
-        others = torch.tensor([heard[example] for example in examples.tolist()])[:, 0]  # (m,): one chain, one pass
-        nodes, scores = far.nodes[others][:, 0], far.scores[others][:, 0]  # (m, B')
-        tokens = chosen.tokens.expand(-1, nodes.shape[1], -1)  # (m, B', B)
-        told = far.prefixes.log_probs(nodes.flatten(), tokens.flatten(0, 1)).view_as(tokens) + scores[..., None]
-        triples = chosen.ranking - told.amax(1, keepdim=True) + told
-        triples = triples.masked_fill(triples.isnan(), -torch.inf)  # -inf less -inf: no connection
-        worst = triples.flatten(1).topk(near.num_beams).values[:, -1]  # (m,) the last of the B best
-        lost = (triples.amax(1) < worst[:, None])[:, None]  # (m, 1, B)
-        self.lost += int(lost.sum())
-        self.places += lost.numel()
-        chosen.scores.masked_fill_(lost, -torch.inf)
-        chosen.ranking.masked_fill_(lost, -torch.inf)
+        chosen = plain_choose(near, slot, keys)
+        far = self.batch["forward" if near.turned else "backward"]
+        for example, (_, *heard) in keys.items():
+            (group,) = chosen[example]
+            if heard and group:  # one chain hears one pass
+                table = far.tree.log_probs(len(near.layouts[example].region) - 1 - slot)
+                tokens = torch.tensor([each.token for each in group])
+                told = table[list(heard[0].nodes)][:, tokens] + torch.tensor(heard[0].scores)[:, None]  # (B', B)
+                ranks = torch.tensor([each.rank for each in group])
+                triples = ranks - told.amax(0) + told
+                triples = triples.masked_fill(triples.isnan(), -torch.inf)  # -inf less -inf: no connection
+                worst = triples.flatten().topk(near.num_beams).values[-1]  # the last of the B best
+                kept = (triples.amax(0) >= worst).tolist()
+                chosen[example] = [[each for each, stays in zip(group, kept, strict=True) if stays]]
+                self.lost += len(group) - sum(kept)
+                self.places += len(group)
         return chosen

@@ -69,7 +69,7 @@ def _rows(removed: float, num_threads: int) -> list[dict[str, object]]:
     @torch.inference_mode()
     def passes(models: tuple[StepModel, StepModel], settings: Settings) -> None:
         def search(batch: Batch, settings: Settings) -> list[list[Fill]]:
-            run_steps(batch, settings.start, settings.num_rounds)
+            run_steps(batch, settings)
             return [[] for _ in batch.layouts]
 
         trees = Trees.of(*models, settings)

@@ -1,4 +1,5 @@
-"""Where BiBS begins: at both ends, at the right end as in the paper, and there with twice the beams.
+"""Where BiBS begins, and how many rounds it takes: at both ends, at the right end as in the paper, and there with twice
+the beams.
 
 500 captions of the validation split with their pictures. S is the mean over the captions of the best fill's; times are
 processor seconds of one thread, in units of the paper's start.
@@ -16,10 +17,13 @@ from bibs import fill_templates
 
 NUM_EXAMPLES = 500
 STARTS: dict[str, dict[str, Any]] = {
-    "from the right": {"start": "backward"},
-    "from the left": {"start": "forward"},
-    "both ends": {"start": "both"},
-    "from the right, B = 10": {"start": "backward", "num_beams": 10},
+    "from the right": {"start": "backward", "num_rounds": 4},
+    "from the left": {"start": "forward", "num_rounds": 4},
+    "both ends, one round": {"start": "both", "num_rounds": 1},
+    "both ends, two rounds": {"start": "both", "num_rounds": 2},
+    "both ends, three rounds": {"start": "both", "num_rounds": 3},
+    "both ends, four rounds": {"start": "both", "num_rounds": 4},
+    "from the right, B = 10": {"start": "backward", "num_rounds": 4, "num_beams": 10},
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypedDict, TypeVar
 
@@ -16,7 +17,7 @@ from bibs import baselines
 from bibs.baselines import BaselineSettings
 from bibs.checks import CheckedModel, check_method, check_problem, check_setting, read_required
 from bibs.constraints import Demands, Penalties, Phrases, answer_in_turn, least_words
-from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, fill_gaps, plan_lengths
+from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, climb, fill_gaps, plan_lengths
 from bibs.search import (
     Conditions,
     Fill,
@@ -119,7 +120,9 @@ def find_fills(
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
     for name in options:
         if name not in Options.__annotations__:
-            raise TypeError(f"fill_templates() got an unexpected keyword argument {name!r}")
+            alike = get_close_matches(name, Options.__annotations__, 1)
+            hint = f": did you mean `{alike[0]}`?" if alike else ""
+            raise TypeError(f"there is no option `{name}`{hint}")
     settings, lengths = pick_settings(Settings, options), pick_settings(LengthSettings, options)
     baseline = pick_settings(BaselineSettings, options)
     penalty = options.get("diversity_penalty", 0.0)
@@ -135,13 +138,19 @@ def find_fills(
         plain = Demands.plain(forward.vocab_size, banned, len(some))
         plans = plan_lengths(trees, some, given, list(map(least_words, words)), lengths, plain.allowing)
 
-        def find(penalties: Sequence[Penalties]) -> list[list[Fill]]:
-            search = partial(trees.search, run, constraints=replace(plain, required=words, penalties=penalties))
-            return fill_gaps(some, plans, search, kind, lengths, settings.num_return_sequences)
+        def search(penalties: Sequence[Penalties], **changed: int) -> partial[list[list[Fill]]]:
+            """Of the same trees, with other settings."""
+            same = replace(trees, settings=replace(settings, **changed))  # type: ignore[arg-type]
+            return partial(same.search, run, constraints=replace(plain, required=words, penalties=penalties))
+
+        plans = climb(some, plans, search(plain.penalties, num_rounds=0, num_return_sequences=1), kind, lengths)
+
+        def find(penalties: Sequence[Penalties], wanted: int) -> list[list[Fill]]:
+            return fill_gaps(some, plans, search(penalties, num_return_sequences=wanted), kind, lengths, wanted)
 
         if penalty:
             return answer_in_turn(find, some, settings.num_return_sequences, penalty)
-        return find(plain.penalties)
+        return find(plain.penalties, settings.num_return_sequences)
 
     sizes = [_size(template, phrases, lengths) for template, phrases in zip(templates, required, strict=True)]
     results: list[list[Fill]] = [[] for _ in templates]

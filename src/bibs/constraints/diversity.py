@@ -18,17 +18,17 @@ from .slots import Penalties
 
 
 def answer_in_turn(
-    find: Callable[[Sequence[Penalties]], list[list[Fill]]],
+    find: Callable[[Sequence[Penalties], int], list[list[Fill]]],
     templates: Sequence[Template],
     num_answers: int,
     diversity_penalty: float,
 ) -> list[list[Fill]]:
-    """One answer of every template after the other. `find` searches all templates, each with its own penalties."""
+    """One answer of every template after the other. `find` gives the best few of all, each with its own penalties."""
     answers: list[dict[Tokens, Fill]] = [{} for _ in templates]
     held: list[Counter[int]] = [Counter() for _ in templates]
-    for _ in range(num_answers):
+    for number in range(num_answers):
         penalties = [{token: diversity_penalty * n for token, n in counts.items()} for counts in held]
-        for template, given, counts, fills in zip(templates, answers, held, find(penalties), strict=True):
+        for template, given, counts, fills in zip(templates, answers, held, find(penalties, number + 1), strict=True):
             new = next((fill for fill in fills if fill.tokens not in given), None)
             if new is not None:
                 given[new.tokens] = new

@@ -131,7 +131,7 @@ class Pair:
             trees, demands, templates = self.trees(examples, num_beams)
             none = [0] * len(templates)
             plans = plan_lengths(trees, templates, self.conditions(examples), none, told, demands.allowing)
-        return [[length for (length,) in plan.first] for plan in plans]
+        return [[length for (length,) in plan.lengths] for plan in plans]
 
     def trees(self, examples: Sequence[Example], num_beams: int) -> tuple[Trees, Demands, list[Template]]:
         """What the two models have read around the blanks, as gaps; what is banned in them; and the templates."""

@@ -4,14 +4,15 @@ How: fills of different lengths are ranked by a calibrated score (prior.py). Whi
 with the `num_lengths` lengths at which the two models' plain beams join best (joins.py), by the same prior.
 
 Several gaps are tried in all combinations where these are at most `num_lengths` to the power of gaps. Otherwise they
-climb: from the best of those combinations in which all gaps are alike, to the best neighbour (one gap longer or shorter
-by a word or two, or a word moved from one to another), as long as that is better, for MAX_LAYOUTS combinations at most.
+climb, by searches without rounds: from the best of those combinations in which all gaps are alike, to the best
+neighbour (one gap longer or shorter by a word or two, or a word moved from one to another), as long as that is better,
+for MAX_LAYOUTS combinations at most. Then the `num_lengths` best of all are searched in full.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
@@ -64,19 +65,11 @@ class LengthSettings:
 class Plan:
     """The lengths with which a template is searched. One without gaps has one combination, the empty one."""
 
-    first: tuple[Lengths, ...]
+    lengths: tuple[Lengths, ...]
     ranges: tuple[range, ...] = ()
     given: int = 0  # words of the template, gaps apart
     least: int = 0  # words in all gaps together, so that what must be included has room
-    climbs: bool = False
-
-    def after(self, found: Mapping[Lengths, Sequence[Fill]]) -> list[Lengths]:
-        """What to search next, given what was found with the combinations searched so far."""
-        if not self.climbs:
-            return []
-        best = max(found, key=lambda each: max((f.ranking_score - f.penalty for f in found[each]), default=-torch.inf))
-        fresh = [lengths for lengths in neighbours(best) if self.allows(lengths) and lengths not in found]
-        return fresh[: MAX_LAYOUTS - len(found)]
+    climbs: bool = False  # whether `lengths` are only those from which to climb
 
     def allows(self, lengths: Lengths) -> bool:
         within = all(length in allowed for length, allowed in zip(lengths, self.ranges, strict=True))
@@ -101,15 +94,36 @@ def fill_gaps(
     wanted: int,
 ) -> list[list[Fill]]:
     """Search every template with the lengths of its plan, and rank what was found at all of them, `kind` of score."""
-    found: list[dict[Lengths, list[Fill]]] = [{} for _ in templates]
-    open_lengths = {index: list(plan.first) for index, plan in enumerate(plans)}
-    while open_lengths:
-        asked = [(index, lengths) for index, several in open_lengths.items() for lengths in several]
-        layouts = [Layout.of(templates[index], lengths) for index, lengths in asked]
-        for (index, lengths), fills in zip(asked, search(layouts, [index for index, _ in asked]), strict=True):
-            found[index][lengths] = [_across(fill, lengths, plans[index], kind, settings) for fill in fills]
-        open_lengths = {index: more for index in open_lengths if (more := plans[index].after(found[index]))}
-    return [_best(itertools.chain.from_iterable(several.values()), wanted) for several in found]
+    asked = [(index, lengths) for index, plan in enumerate(plans) for lengths in plan.lengths]
+    found: list[list[Fill]] = [[] for _ in templates]
+    layouts = [Layout.of(templates[index], lengths) for index, lengths in asked]
+    for (index, lengths), fills in zip(asked, search(layouts, [index for index, _ in asked]), strict=True):
+        found[index] += [_across(fill, lengths, plans[index], kind, settings) for fill in fills]
+    return [_best(fills, wanted) for fills in found]
+
+
+def climb(
+    templates: Sequence[Template], plans: Sequence[Plan], quick: Search, kind: ScoreKind, settings: LengthSettings
+) -> list[Plan]:
+    """The plans, with the best lengths that quick searches find in place of those from which to climb."""
+    plans = list(plans)
+    worth: list[dict[Lengths, float]] = [{} for _ in plans]
+    going = {index: plan for index, plan in enumerate(plans) if plan.climbs}
+    while going:
+        asked = [going.get(index, Plan(())) for index in range(len(plans))]
+        found = fill_gaps(templates, asked, quick, kind, settings, MAX_LAYOUTS)
+        for index, plan in list(going.items()):
+            worth[index] |= dict.fromkeys(plan.lengths, -torch.inf)
+            for fill in reversed(found[index]):
+                worth[index][fill.lengths] = fill.ranking_score - fill.penalty
+            best = max(worth[index], key=lambda lengths: worth[index][lengths])
+            fresh = [each for each in neighbours(best) if plan.allows(each) and each not in worth[index]]
+            going[index] = replace(plan, lengths=tuple(fresh[: MAX_LAYOUTS - len(worth[index])]))
+            if not going[index].lengths:
+                del going[index]
+                order = sorted(worth[index], key=lambda lengths: -worth[index][lengths])
+                plans[index] = replace(plan, lengths=tuple(order[: settings.num_lengths]))
+    return plans
 
 
 def _best(fills: Iterable[Fill], count: int) -> list[Fill]:
@@ -157,7 +171,7 @@ def plan_lengths(
         for index, (low, high) in zip(chosen, ends, strict=True):
             allowed = plans[index].ranges[0]
             low, high = (min(max(length, allowed[0]), allowed[-1]) for length in (low, high))
-            plans[index] = replace(plans[index], first=tuple((length,) for length in range(low, high + 1)))
+            plans[index] = replace(plans[index], lengths=tuple((length,) for length in range(low, high + 1)))
         return plans
     rooms = [plans[index].ranges[0][-1] for index in chosen]
     joins = join_scores(trees, picked, rooms, constraints(None), chosen)
@@ -170,7 +184,7 @@ def range_plan(template: Template, num_required: int, settings: LengthSettings) 
     """All combinations of the lengths that the gaps may have, or where climbing through them begins."""
     gaps = [token for token in template if isinstance(token, Gap)]
     if not gaps:
-        return Plan(first=((),))
+        return Plan(((),))
     if settings.lengths == "paper" and len(gaps) > 1:
         raise ValueError(
             f"`lengths` must be 'unknown' for several blanks of unknown length, but is 'paper' for {len(gaps)}"
@@ -187,7 +201,7 @@ def range_plan(template: Template, num_required: int, settings: LengthSettings) 
     first = [lengths for lengths in first if plan.allows(lengths)]
     if not first:
         raise ValueError(f"`max_length` must leave room for {least} words in the blanks, but is {settings.max_length}")
-    return replace(plan, first=tuple(first[:MAX_LAYOUTS] if climbs else first), climbs=climbs)
+    return replace(plan, lengths=tuple(first[:MAX_LAYOUTS] if climbs else first), climbs=climbs)
 
 
 def _alike(ranges: Sequence[range], least: int) -> list[Lengths]:
@@ -211,7 +225,7 @@ def _lengths_of(gap: Gap, given: int, settings: LengthSettings) -> range:
 
 def _must_choose(plan: Plan, settings: LengthSettings) -> bool:
     """Whether there are more lengths than are to be searched."""
-    return not settings.compare or (settings.num_lengths is not None and len(plan.first) > settings.num_lengths)
+    return not settings.compare or (settings.num_lengths is not None and len(plan.lengths) > settings.num_lengths)
 
 
 def _keep_best(plan: Plan, joins: Sequence[float], settings: LengthSettings) -> Plan:
@@ -223,4 +237,4 @@ def _keep_best(plan: Plan, joins: Sequence[float], settings: LengthSettings) -> 
         if length in plan.ranges[0]
     }
     best = sorted(worth, key=lambda length: -worth[length])[: settings.num_lengths]
-    return replace(plan, first=tuple((length,) for length in plan.ranges[0] if length in best or length == 0))
+    return replace(plan, lengths=tuple((length,) for length in plan.ranges[0] if length in best or length == 0))

@@ -15,7 +15,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from .model import Conditions, ScoringModel, State, map_state, select_rows
+from .model import Conditions, ScoringModel, State, map_state, select_conditions, select_rows
 from .problem import Tokens
 
 
@@ -91,6 +91,7 @@ class Prefixes:
         root = Level()
         root.append(range(-len(contexts), 0), log_probs, state)
         self._levels = [root]
+        self._exact: dict[tuple[int, Tokens], float] = {}  # by context and sentence
 
     def forget(self) -> None:
         """Forget all but the contexts: other nodes mean nothing after that."""
@@ -163,6 +164,17 @@ class Prefixes:
                 left = [known.left[which] for which in some]
                 totals[rows] += self.model.score(left, state, floors[rows] - totals[rows])
         return totals
+
+    def exact_scores(self, roots: Sequence[int], sentences: Sequence[Tokens]) -> list[float]:
+        """What whole sentences are to come back with. Each is asked for once."""
+        asked = list(zip(roots, sentences, strict=True))
+        new = [each for each in dict.fromkeys(asked) if each not in self._exact]
+        for first in range(0, len(new), self.max_rows):
+            some = new[first : first + self.max_rows]
+            conditions = select_conditions(self.conditions, [root for root, _ in some])
+            scores = self.model.exact_scores([sentence for _, sentence in some], conditions)
+            self._exact.update(zip(some, scores.tolist(), strict=True))
+        return [self._exact[each] for each in asked]
 
     def _states(self, nodes: Sequence[tuple[int, int]]) -> State:
         """The states of nodes, which are sorted by depth and alike in shape, as one."""

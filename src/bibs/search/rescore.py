@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from .beam import Fills, Side
-from .model import select_conditions
 from .problem import Direction, Fill, Layout, Settings, Tokens
 
 MARGIN = 1e-3
@@ -67,15 +66,11 @@ def score_fills(batch: Batch, asked: Asked, floors: Sequence[float]) -> Scores:
 
 def score_sentences(batch: Batch, asked: Asked) -> Scores:
     """What is to come back: from scratch, by the models of which those of the passes may be quick copies."""
-    columns: list[list[float]] = [[], []]
-    for side, turn, scores in zip((batch.forward, batch.backward), (1, -1), columns, strict=True):
-        tree = side.tree
-        for first in range(0, len(asked), tree.max_rows):
-            some = asked[first : first + tree.max_rows]
-            sentences = [batch.layouts[example].fill(fill)[::turn] for example, fill in some]
-            conditions = select_conditions(tree.conditions, [side.roots[example] for example, _ in some])
-            scores += tree.model.exact_scores(sentences, conditions).tolist()
-    return list(zip(*columns, strict=True))
+    sentences = [batch.layouts[example].fill(fill) for example, fill in asked]
+    roots = [batch.forward.roots[example] for example, _ in asked]
+    forward = batch.forward.tree.exact_scores(roots, sentences)
+    backward = batch.backward.tree.exact_scores(roots, [sentence[::-1] for sentence in sentences])
+    return list(zip(forward, backward, strict=True))
 
 
 def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking: Ranking) -> list[list[Fill]]:
