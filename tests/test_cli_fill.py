@@ -292,7 +292,8 @@ def test_a_long_file_shows_its_progress_on_a_terminal_alone(corpus, tmp_path):
     out, shown = on_a_terminal(*arguments)
     assert out.decode().splitlines() == ["a man is riding a wave"] * 40
     assert "41/41" in shown
-    assert "line 41: template, character 3" in shown.replace("\r\n", "")
+    # Wherever the terminal breaks the line, which depends on how long the path is.
+    assert "line41:template,character3" in "".join(shown.split())
     code, answers, err = bibs(*arguments)
     assert (code, len(answers), len(err)) == (1, 40, 1)
     assert on_a_terminal("fill", "--corpus", corpus, "a man is _ a wave")[1] == ""
