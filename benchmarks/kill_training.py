@@ -1,16 +1,19 @@
 """Kill -9 `bibs train` at random moments, resume it each time, and compare with a run that was left alone.
 
-    python benchmarks/kill_training.py --kills 10 --seed 0
+    python benchmarks/kill_training.py --kills 10 --seed 0 [--processes 2]
 
 Captions and image vectors are made up. Every kill falls at a random time after the first checkpoint of the attempt,
-which is written every few steps; the last attempt runs to the end. Exit code 1 if a single weight differs.
+which is written every few steps; the last attempt runs to the end. Exit code 1 if a single weight differs. With several
+processes, `torchrun` starts them, and all are killed at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,12 +44,18 @@ def write_data(folder: Path, draw: random.Random) -> list[str]:
     np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(200, 32)).astype(np.float16))
     arguments = f"--data {folder / 'captions.json'} --features {folder / 'vectors.npy'} "
     arguments += f"--feature-ids {folder / 'ids.json'} --min-count 2 --hidden 32 --embedding 16 --cutoffs 8,16 "
-    return f"{arguments} --epochs {EPOCHS} --batch-size 16 --patience 0 --checkpoint-every 0 --no-calibrate".split()
+    return f"{arguments} --batch-size 16 --patience 0 --checkpoint-every 0 --no-calibrate".split()
 
 
-def start(arguments: list[str], output: Path, *, resume: bool) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", "from bibs.cli import main; main()", "train", *arguments, "--output", str(output)]
-    return subprocess.Popen(command + ["--resume"] * resume, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def start(arguments: list[str], output: Path, *, resume: bool, processes: int) -> subprocess.Popen[bytes]:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [sys.executable, *(torchrun if processes > 1 else []), "-m", "bibs", "train", *arguments]
+    return subprocess.Popen(
+        [*command, "--output", str(output), *["--resume"] * resume],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def newest(folder: Path) -> float:
@@ -61,7 +70,7 @@ def kill_at_random(process: subprocess.Popen[bytes], folder: Path, draw: random.
     time.sleep(draw.uniform(0, 0.6))
     if process.poll() is not None:
         return "ended by itself"
-    process.kill()
+    os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     return "killed"
 
@@ -75,24 +84,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
     options = parser.parse_args()
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        arguments = write_data(folder, draw)
-        whole = start(arguments, folder / "whole", resume=False)
+        arguments = [*write_data(folder, draw), "--epochs", str(options.epochs)]
+        whole = start(arguments, folder / "whole", resume=False, processes=options.processes)
         _, errors = whole.communicate()
         if whole.returncode:
             raise SystemExit(errors.decode())
         checkpoints = folder / "killed" / "training"
         kills = 0
         for _ in range(options.kills):
-            process = start(arguments, folder / "killed", resume=checkpoints.exists())
+            process = start(arguments, folder / "killed", resume=checkpoints.exists(), processes=options.processes)
             outcome = kill_at_random(process, checkpoints, draw)
             kills += outcome == "killed"
             left = sorted(file.name for file in checkpoints.iterdir())
             print(f"{outcome}; left behind: {', '.join(left)}", flush=True)
-        last = start(arguments, folder / "killed", resume=True)
+        last = start(arguments, folder / "killed", resume=True, processes=options.processes)
         _, errors = last.communicate()
         if last.returncode:
             raise SystemExit(errors.decode())

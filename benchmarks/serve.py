@@ -34,6 +34,8 @@ SUBJECTS = ["a man", "a woman", "two people", "a dog", "a cat", "a group of peop
 ENDS = ["a wave", "the beach", "a table", "the snow", "a bench", "the street", "a field", "the water"]
 NUM_CLIENTS = 32
 OVERLOAD = 10
+MEMORY = 512
+"""MiB that a service may grow by: the bound on what one search remembers."""
 
 
 def templates() -> list[str]:
@@ -166,7 +168,8 @@ def overload(service: Served, options: argparse.Namespace) -> bool:
     print(f"          ({sent / capacity:.1f} x): {dict(statuses)} of {number};")
     print(f"          answers took {statistics.median(waits):.2f} s (median), {max(waits):.2f} s (most);")
     print(f"          memory {before:.0f} -> at most {peak:.0f} MiB; normal again after {back:.2f} s")
-    return set(statuses) <= {200, 503} and sum(statuses.values()) == number and service.process.poll() is None
+    answered = set(statuses) <= {200, 503} and sum(statuses.values()) == number
+    return answered and service.process.poll() is None and peak - before < MEMORY and back < 2
 
 
 def malformed_requests(service: Served, options: argparse.Namespace) -> bool:

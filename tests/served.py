@@ -95,9 +95,11 @@ def seeing() -> tuple[Infiller, SizeEncoder]:
 
 
 @contextlib.contextmanager
-def served(infiller: Infiller, settings: ServiceSettings | None = None) -> Iterator[tuple[str, uvicorn.Server]]:
+def served(
+    infiller: Infiller, settings: ServiceSettings | None = None, **options: Any
+) -> Iterator[tuple[str, uvicorn.Server]]:
     """The address of a service in a thread, and its server."""
-    config = uvicorn.Config(create_app(infiller, settings), port=0, log_config=None, access_log=False)
+    config = uvicorn.Config(create_app(infiller, settings, **options), port=0, log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -41,11 +41,12 @@ ALLOWED = {
     "data": {"text"},
     "dna": CORE | {"methods", "models", "data"},
     "pictures": {"search", "models", "vision"},
-    "infiller": CORE | {"checks", "methods", "models", "text", "words", "vision", "pictures"},
+    "infiller": CORE | {"checks", "methods", "models", "text", "words", "vision", "pictures", "huggingface"},
+    "huggingface": CORE | {"checks", "methods", "models", "text", "infiller"},  # sub-words, behind the same door
     "training": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller"},
     "evaluation": CORE | {"checks", "methods", "models", "text", "vision", "data", "infiller", "training"},
     "serving": ANYTHING,
-    "scale": ANYTHING,
+    "scale": ANYTHING | {"serving"},
     "cli": ANYTHING | {"serving", "scale"},
     "__main__": {"cli"},
 }
@@ -115,3 +116,18 @@ def test_every_public_name_exists_and_the_list_is_sorted_and_short(name):
 def test_the_command_line_helps_without_loading_torch() -> None:
     code = "import sys, bibs, bibs.cli; sys.exit('torch' in sys.modules or not set(bibs.__all__) <= set(dir(bibs)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_ray_and_pyarrow_are_imported_by_their_own_files_alone_and_these_where_they_are_needed(path):
+    owners = {"ray": {"scale/on_ray.py", "scale/serving.py"}, "pyarrow": {"scale/parquet.py"}}
+    inner = {name: f"bibs.{name.removesuffix('.py').replace('/', '.')}" for names in owners.values() for name in names}
+    here = str(path.relative_to(PACKAGE))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        names = {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
+        names |= {node.module or ""} if isinstance(node, ast.ImportFrom) else set()
+        for package, allowed in owners.items():
+            assert here in allowed or package not in {name.split(".")[0] for name in names}
+        if node in tree.body and here not in inner:  # not inside of a function
+            assert not names & set(inner.values())

@@ -186,11 +186,11 @@ def test_a_broken_prior_is_named(tmp_path, change, line):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--split", "test"], "`split` must not be 'test': nothing is tuned on what results are reported on"),
+        (["--split", "test"], "`--split` must not be 'test': nothing is tuned on what results are reported on"),
         (["--split", "val"], "has no split 'val', only test, train"),
-        (["--split", "train", "--removed", ""], "`removed` must be at least one percentage, but are none"),
-        (["--split", "train", "--removed", "0"], "`removed` must be a whole percentage from 1 to 99, but is 0"),
-        (["--split", "train", "--limit", "0"], "`limit` must be at least 1, but is 0"),
+        (["--split", "train", "--removed", ""], "`--removed` must be at least one percentage, but are none"),
+        (["--split", "train", "--removed", "0"], "`--removed` must be a whole percentage from 1 to 99, but is 0"),
+        (["--split", "train", "--limit", "0"], "`--limit` must be at least 1, but is 0"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(home, monkeypatch, capsys, options, line):

@@ -143,7 +143,7 @@ def test_cutoffs_beyond_the_vocabulary_are_refused_before_training(home: Path, t
         (["--workers", 0], "`--workers` must be at least 1, but is 0"),
         (["--workers", -1], "`--workers` must be at least 1, but is -1"),
         (["--images", "nowhere"], "`--images` must be a folder, but nowhere is none"),
-        (["--methods", "nade"], "`methods` hold 'nade', which needs `--nade`"),
+        (["--methods", "nade"], "`--methods` hold 'nade', which needs `--nade`"),
     ],
 )
 def test_an_option_is_refused_before_anything_is_filled(home, monkeypatch, capsys, tmp_path, options, line):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from bibs.cli import main
@@ -71,3 +74,37 @@ def test_the_first_line_of_progress_says_no_time_that_it_cannot_know(capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert "min left" not in first
     assert second.endswith("min left")
+
+
+INTERRUPTED_WHILE_STARTING = """
+import multiprocessing, os, signal
+from bibs.training import held_back_interrupts
+
+def child():
+    os.kill(os.getpid(), signal.SIGINT)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever this process was started by
+    try:
+        with held_back_interrupts():
+            worker = multiprocessing.get_context("spawn").Process(target=child)
+            worker.start()
+            os.kill(os.getpid(), signal.SIGINT)
+            worker.join()
+            print(worker.exitcode)
+    except KeyboardInterrupt:
+        print("heard")
+"""
+
+
+def test_ctrl_c_while_workers_are_started_is_late_but_not_lost_and_they_never_hear_it(tmp_path):
+    (tmp_path / "start.py").write_text(INTERRUPTED_WHILE_STARTING)
+    done = subprocess.run([sys.executable, tmp_path / "start.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\nheard\n", "")
+
+
+def test_ctrl_c_before_there_is_anything_to_keep_says_that_it_was_heard(monkeypatch, capsys):
+    monkeypatch.setattr("bibs.cli.app", stop)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert (caught.value.code, capsys.readouterr().err) == (130, "stopped\n")

@@ -51,13 +51,13 @@ def test_captions_prints_its_results_as_json(
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--removed", "half"], "`removed` must be whole numbers with commas between, but are 'half'"),
-        (["--removed", "50,50"], "`removed` must be distinct percentages, at least one, but are [50, 50]"),
-        (["--removed", "100"], "`removed` must be a whole percentage from 1 to 99, but is 100"),
+        (["--removed", "half"], "`--removed` must be whole numbers with commas between, but are 'half'"),
+        (["--removed", "50,50"], "`--removed` must be distinct percentages, at least one, but are [50, 50]"),
+        (["--removed", "100"], "`--removed` must be a whole percentage from 1 to 99, but is 100"),
         (["--methods", "bibs,best"], "but hold 'best'"),
         (["--split", "val"], "has no split 'val', only test, train"),
-        (["--limit", "0"], "`limit` must be at least 1, but is 0"),
-        (["--num-beams", "0"], "`num_beams` must be at least 1, but is 0"),
+        (["--limit", "0"], "`--limit` must be at least 1, but is 0"),
+        (["--num-beams", "0"], "`--num-beams` must be at least 1, but is 0"),
         (["--features", "nowhere.npy", "--feature-ids", "ids.json"], "no such file: nowhere.npy"),
         (["--nade", "nowhere"], "nowhere"),
     ],

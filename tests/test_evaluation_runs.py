@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from bibs.evaluation.meteor import NoMeteorError
 from bibs.evaluation.methods import METHODS, Method, NadeSamples, Search, parse_methods
 from bibs.evaluation.metrics import METRICS
 from bibs.evaluation.pair import Answer, Pair
+from bibs.evaluation.report import Report, render_page
 from bibs.evaluation.runs import Run
 from bibs.evaluation.tables import Entry, Table, to_compact_markdown, to_markdown
 from bibs.evaluation.tasks import Cell, Example
@@ -413,6 +415,21 @@ def test_the_report_says_what_is_true_of_the_methods_that_were_run(home: Path, t
     assert "The blank alone, unknown length" in text
     tables = re.findall(r"^### .*", text, flags=re.MULTILINE)
     assert len(tables) == len(set(tables))
+
+
+def test_no_column_of_a_report_is_cut_off_on_a_page_of_1280_pixels(chromium: Any, tmp_path: Path) -> None:
+    """The widest table that is not split: what BiBS gains by three metrics at three shares of words removed."""
+    entries = (Entry("+0.523", "[+0.041, +1.107]", gain="+100.9%"),) * 9
+    groups = tuple((f"r = {removed} %", ("CIDEr", "Bleu-4", "METEOR")) for removed in (25, 50, 75))
+    table = Table("BiBS minus the others", groups, (("BiBS (from the right)", entries),), "method")
+    results = results_module.Results({}, (), labels={})
+    (tmp_path / "report.html").write_text(render_page(Report("A title", "A lead.", results, (table,), ())))
+    page = chromium.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(f"file://{tmp_path / 'report.html'}")
+    boxes = page.evaluate("[...document.querySelectorAll('.parts')].map((box) => [box.scrollWidth, box.clientWidth])")
+    page.close()
+    assert boxes
+    assert all(needed <= seen for needed, seen in boxes)
 
 
 def test_only_what_is_better_than_another_stands_out() -> None:

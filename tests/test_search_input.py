@@ -36,6 +36,7 @@ BAD = {
     "max_length": [(0, "`max_length` must be a whole number of at least 1, but is 0")],
     "lengths": [("known", "`lengths` must be 'unknown' or 'paper', but is 'known'")],
     "start": [("left", "`start` must be ")],
+    "rescore": [("no", "`rescore` must be True or False, but is 'no'")],
     "banned": [([9], "`banned` must hold ids from 0 to 7, but holds 9")],
     "conditions": [([1, 2], "`conditions` must hold one per template (1), but holds 2")],
     "diversity_penalty": [
@@ -202,3 +203,8 @@ def test_fewer_fills_than_asked_for_come_back_and_are_announced():
     with pytest.warns(UserWarning, match=r"`num_return_sequences` is 9, but only 8 distinct fills were found for `t"):
         (fills,) = bidirectional_beam_search(FORWARD, BACKWARD, [[0, None, 1]], num_beams=8, num_return_sequences=9)
     assert len(fills) == 8
+
+
+def test_an_option_that_does_not_exist_is_named_and_a_likely_one_offered():
+    with pytest.raises(TypeError, match=re.escape("there is no option `num_beam`: did you mean `num_beams`?")):
+        fill_templates(FORWARD, BACKWARD, [TEMPLATE], num_beam=3)

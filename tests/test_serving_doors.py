@@ -337,9 +337,9 @@ def test_told_to_end_under_load_the_command_answers_what_it_has_accepted(model_d
         (["--model", "nowhere"], "bibs: no model directory at nowhere"),
         (["--port", "99999"], "bibs: `--host` and `--port` must be free, but 127.0.0.1:99999 is not: "),
         (["--host", "300.1.1.1"], "bibs: `--host` and `--port` must be free, but 300.1.1.1:8017 is not: "),
-        (["--cors-origin", "example.org"], "bibs: `cors_origins` must be origins such as https://example.org, but"),
-        (["--max-waiting", "0"], "bibs: `waiting` must be a number above 0, but is 0"),
-        (["--api-key", "schlüssel"], "bibs: `api_key` must be plain ASCII without white space around it"),
+        (["--cors-origin", "example.org"], "bibs: `--cors-origin` must be origins such as https://example.org, but"),
+        (["--max-waiting", "0"], "bibs: `--max-waiting` must be a number above 0, but is 0"),
+        (["--api-key", "schlüssel"], "bibs: `--api-key` must be plain ASCII without white space around it"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_said_in_one_line(arguments, said):

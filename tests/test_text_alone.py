@@ -10,9 +10,10 @@ import pytest
 
 from bibs import Infiller
 from bibs.cli import main
-from bibs.data import hold_out, read_captions
+from bibs.data import VAL_SHARE, hold_out, read_captions
 from bibs.evaluation.calibration import CalibrationSettings, calibrate
 from bibs.evaluation.captions import CaptionSettings, caption_cells
+from bibs.evaluation.nll import evaluate_likelihood
 from bibs.lengths import UNFITTED
 from bibs.models.directory import load_length_prior
 from bibs.training import Sources, TrainingSettings, train
@@ -60,6 +61,16 @@ def test_plain_text_trains_is_calibrated_and_knows_its_lengths(tmp_path: Path) -
     settings = CalibrationSettings(num_rounds=1, num_beams=2, limit=2, removed=(50,))
     calibrate(data=notes, model=tmp_path / "model", settings=settings)
     assert load_length_prior(tmp_path / "model").sentence_counts != ()
+
+
+def test_text_is_evaluated_on_the_lines_that_training_held_out(tmp_path: Path) -> None:
+    notes = write_lines(tmp_path / "notes.txt")
+    held = [image for image in hold_out(read_captions(notes), VAL_SHARE) if image.split == "val"]
+    (cell,), _ = caption_cells(notes, CaptionSettings(split="val", removed=(50,)))
+    assert sorted(example.filled(example.blank) for example in cell.examples) == sorted(i.captions[0] for i in held)
+    counted = Infiller.from_corpus(notes.read_text().splitlines())
+    counted.save(tmp_path / "model")
+    assert evaluate_likelihood(tmp_path / "model", notes).captions == len(held) > 0
 
 
 def test_too_little_text_to_hold_out_is_said(tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ def check_setting(name: str, value: object, *, optional: bool) -> None:
     enough = isinstance(value, int) and not isinstance(value, bool) and value >= (least or 0)
     if least is not None and not enough and not (value is None and optional):
         raise ValueError(f"`{name}` must be a whole number of at least {least}, but is {value!r}")
+    if name in ("rescore", "trace", "lookup") and not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be True or False, but is {value!r}")
     if choices is not None and value not in choices:
         names = ", ".join(map(repr, choices[:-1]))
         raise ValueError(f"`{name}` must be {names} or {choices[-1]!r}, but is {value!r}")

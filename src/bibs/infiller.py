@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,9 @@ from bibs.search import Fill, StepModel, TracedPass
 from bibs.text import SPECIALS, Phrase, Template, Vocabulary, banned_words, required_phrases, tokenize
 from bibs.vision import ImageEncoder, ImageLike
 from bibs.words import Reasons, Word, find_reasons, words_of
+
+if TYPE_CHECKING:
+    from bibs.huggingface import SubwordInfiller
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "coco"
 
@@ -138,6 +141,16 @@ class Infiller:
         forward, backward = NGramModel.train_pair(sequences, vocab_size=len(vocabulary), order=order)
         prior = LengthPrior(sentence_counts=LengthPrior.count_sentences(map(len, sentences)))
         return cls(forward=forward, backward=backward, vocabulary=vocabulary, length_prior=prior, max_words=max_words)
+
+    @staticmethod
+    def from_huggingface(forward: Any, backward: Any, tokenizer: Any = None, **how: Any) -> SubwordInfiller:
+        """Two causal language models of transformers, of which `backward` was trained on tokens in reversed order.
+
+        Each is a directory, a name on the hub, or a network; see `bibs.huggingface.SubwordInfiller` for the rest.
+        """
+        from bibs.huggingface import SubwordInfiller
+
+        return SubwordInfiller.load(forward, backward, tokenizer, **how)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write a model directory for `from_pretrained`; weights of recurrent models are rounded to float16."""

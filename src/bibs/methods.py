@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypedDict, TypeVar
 
@@ -15,7 +16,7 @@ from typing_extensions import Unpack
 from bibs import baselines
 from bibs.baselines import BaselineSettings
 from bibs.checks import CheckedModel, check_method, check_problem, check_setting, read_required
-from bibs.constraints import Demands, Penalties, Phrases, answer_in_turn, least_words
+from bibs.constraints import Demands, Penalties, Phrases, Subwords, answer_in_turn, least_words
 from bibs.lengths import LengthPrior, LengthRule, LengthSettings, ScoreKind, climb, fill_gaps, plan_lengths
 from bibs.search import (
     Conditions,
@@ -112,14 +113,20 @@ def find_fills(
     conditions: Conditions,
     banned: Sequence[int],
     must_include: Sequence[Sequence[int | Sequence[int]]] | None,
+    subwords: Subwords | None = None,
     **options: Unpack[Options],
 ) -> list[list[Fill]]:
-    """What `fill_templates` does, without a word about what was not found."""
+    """What `fill_templates` does, without a word about what was not found.
+
+    With `subwords`, a gap is a number of tokens of which some begin a word, and has so many words.
+    """
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, but is {method!r}")
     for name in options:
         if name not in Options.__annotations__:
-            raise TypeError(f"fill_templates() got an unexpected keyword argument {name!r}")
+            alike = get_close_matches(name, Options.__annotations__, 1)
+            hint = f": did you mean `{alike[0]}`?" if alike else ""
+            raise TypeError(f"there is no option `{name}`{hint}")
     settings, lengths = pick_settings(Settings, options), pick_settings(LengthSettings, options)
     baseline = pick_settings(BaselineSettings, options)
     penalty = options.get("diversity_penalty", 0.0)
@@ -130,7 +137,9 @@ def find_fills(
     kind = SCORE_KINDS_OF.get(method, "sum")
     trees = Trees.of(CheckedModel("forward", forward), CheckedModel("backward", backward), settings)
 
-    def fill_batch(some: Sequence[Template], words: Sequence[Phrases], given: Conditions) -> list[list[Fill]]:
+    def fill_batch(
+        some: Sequence[Template], words: Sequence[Phrases], given: Conditions, counts: Subwords | None
+    ) -> list[list[Fill]]:
         trees.begin(some, given)
         plain = Demands.plain(forward.vocab_size, banned, len(some))
         plans = plan_lengths(trees, some, given, list(map(least_words, words)), lengths, plain.allowing)
@@ -138,7 +147,8 @@ def find_fills(
         def search(penalties: Sequence[Penalties], **changed: int) -> partial[list[list[Fill]]]:
             """Of the same trees, with other settings."""
             same = replace(trees, settings=replace(settings, **changed))  # type: ignore[arg-type]
-            return partial(same.search, run, constraints=replace(plain, required=words, penalties=penalties))
+            demands = replace(plain, required=words, penalties=penalties, subwords=counts)
+            return partial(same.search, run, constraints=demands)
 
         plans = climb(some, plans, search(plain.penalties, num_rounds=0, num_return_sequences=1), kind, lengths)
 
@@ -153,7 +163,8 @@ def find_fills(
     results: list[list[Fill]] = [[] for _ in templates]
     for batch in cut_into_batches(sizes, settings, forward.vocab_size):
         words = [required[index] for index in batch]
-        found = fill_batch([templates[index] for index in batch], words, select_conditions(conditions, batch))
+        counts = subwords.of(batch) if subwords else None
+        found = fill_batch([templates[index] for index in batch], words, select_conditions(conditions, batch), counts)
         for index, fills in zip(batch, found, strict=True):
             results[index] = fills
     return results

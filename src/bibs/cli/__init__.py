@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -52,29 +53,36 @@ app.command()(serve)
 app.add_typer(eval_app, name="eval")
 
 
-OPTIONS = {
-    "hidden_size": "--hidden",
-    "embedding_size": "--embedding",
-    "num_layers": "--layers",
-    "ids": "--feature-ids",
-    "conditions": "--features",
-    "val_share": "--val-share",
-    "texts": "--text",
-    **{
-        name: "--" + name.replace("_", "-")
-        for name in (
-            *("allow_missing_features", "batch_size", "cell", "clip_norm", "cutoffs", "data", "dropout", "ema_decay"),
-            *("encoder", "epochs", "features", "init", "learning_rate", "min_count", "missing", "patience"),
-            *("length_range", "max_length", "min_identity", "min_support", "num_lengths", "order", "output"),
-            *("picture_dropout", "reference", "seed", "warmup_steps", "weight_decay"),
-        )
-    },
+SYNONYMS = {
+    "hidden_size": "hidden",
+    "embedding_size": "embedding",
+    "num_layers": "layers",
+    "ids": "feature_ids",
+    "conditions": "features",
+    "texts": "text",
+    "bad_words": "bad_word",
+    "images": "image",
+    "cors_origins": "cors_origin",
+    "waiting": "max_waiting",
+    "rows": "max_rows",
+    "body_bytes": "max_body",
+    "pixels": "max_pixels",
+    "deadline_seconds": "deadline",
 }
-"""What an option is called here, where Python has another name for it."""
+"""What a command calls an option that has another name in Python, where it has it."""
 
 
-def _as_typed(message: str) -> str:
-    return re.sub(r"`(\w+)`", lambda name: f"`{OPTIONS.get(name[1], name[1])}`", message)
+def _as_typed(message: str, arguments: Sequence[str]) -> str:
+    """A message with the names of options as the command that was called spells them."""
+    command: Any = typer.main.get_command(app)
+    for argument in arguments:
+        command = getattr(command, "commands", {}).get(argument, command)
+    spelled = {each.name: max(each.opts, key=len) for each in command.params if each.param_type_name == "option"}
+
+    def spell(name: re.Match[str]) -> str:
+        return f"`{spelled.get(name[1]) or spelled.get(SYNONYMS.get(name[1])) or name[1]}`"
+
+    return re.sub(r"`(\w+)`", spell, message)
 
 
 def main() -> None:
@@ -85,7 +93,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (ValueError, OSError) as error:
-        print(f"bibs: {_as_typed(str(error))}", file=sys.stderr)
+        print(f"bibs: {_as_typed(str(error), sys.argv[1:])}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
         raise SystemExit(130) from None

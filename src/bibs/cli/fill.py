@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
+import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
@@ -17,10 +17,8 @@ import typer
 from bibs.cli.fill_genome import GENOME_OPTIONS, fill_genome, refuse_options
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bibs.data import Row
-    from bibs.infiller import Completion, Infiller
+    from bibs.infiller import Completion
 
 ROWS_AT_ONCE = 256
 
@@ -43,6 +41,26 @@ def fill(
             help="Each line is an object, as in a .jsonl file: `template`, and maybe `id`, `image`, `must_include`.",
         ),
     ] = False,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option("--input", help="Many rows: .parquet or .jsonl files, or folders of them; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The folder for the answers to --input, or the file for --fasta; a .tsv and a .bed stand beside that.",
+        ),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="For --input: local, a process a worker; or ray (extra bibs[ray]).")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="For --input: models at work; one a core where not given.", show_default=False)
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; without one, Ray is started here.")] = None,
+    shard_rows: Annotated[int, typer.Option(help="For --input: rows a file of answers; a kill loses no more.")] = 4096,
     model: Annotated[Path | None, typer.Option(help="A model directory; by default the bundled one.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="Count an n-gram pair from this text file instead.")] = None,
     order: Annotated[
@@ -94,9 +112,6 @@ def fill(
         list[Path] | None,
         typer.Option(help="A FASTA file that --fasta learns from; may be repeated, or name more behind it."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where --fasta writes; a .tsv and a .bed stand beside it.")
-    ] = None,
     length_range: Annotated[
         str | None, typer.Option(help="With --fasta: how long a fill may be, in lengths of its gap, as 0.8,1.2.")
     ] = None,
@@ -120,27 +135,26 @@ def fill(
 
     A picture per template: bibs fill --file rows.jsonl, with lines such as {"template": "a _", "image": "cat.jpg"}
 
+    Many rows, on all cores: bibs fill --input rows/ --output answers. The same command goes on after a kill.
+
     A genome: bibs fill --fasta genome.fa.gz --reference relatives/*.fa.gz --output filled.fa
     """
     if fasta is not None:
         fill_genome(context, fasta, output)
         return
-    refuse_options(context, [*GENOME_OPTIONS, "output"], "needs `--fasta`")
-    from bibs.infiller import Infiller
-
+    refuse_options(context, GENOME_OPTIONS, "needs `--fasta`")
     if model is not None and corpus is not None:
         raise ValueError("`--model` and `--corpus` exclude each other, but both are given")
     if templates and file is not None:
         raise ValueError("templates come as arguments or from `--file`, but both are given")
-    if corpus is not None:
-        from bibs.data.files import read_lines
-
-        infiller = Infiller.from_corpus(
-            (line for _, line in read_lines(corpus)), order=3 if order is None else order, max_words=max_words
+    if inputs and (templates or file is not None):
+        raise ValueError("templates come from `--input` or otherwise, but both are given")
+    if bool(inputs) != (output is not None):
+        raise ValueError(
+            f"`--input` and `--output` must come together, but `--{'in' if output else 'out'}put` is missing"
         )
-    else:
-        infiller = Infiller.from_pretrained(model, max_words=max_words, precision=precision)
-    picture = None if image is None else infiller.encode(image)
+    from bibs.scale.answers import Filling, ModelChoice, fill_rows
+
     options: dict[str, Any] = {
         "must_include": must_include or [],
         "bad_words": bad_word or [],
@@ -155,13 +169,22 @@ def fill(
         "start": start,
         "seed": seed,
     }
-    infiller([], **options)  # what is wrong with an option is said before anything is read
+    filling = Filling(
+        ModelChoice(model, corpus, 3 if order is None else order, max_words, precision), options, image, os.getcwd()
+    )
+    filler = filling.load()
+    filler.infiller([], **options)  # what is wrong with an option is said before anything is read
+    if inputs and output is not None:
+        from bibs.cli.fill_files import run
+
+        run(filling, filler.infiller.precision, inputs, output, engine, workers, address, shard_rows)
+        return
     printer = Printer(as_json, num_return_sequences, scores or num_return_sequences > 1)
     warnings.simplefilter("ignore")  # the printer says what was not found, by the name of the row
     try:
         with row_counter(file) as count:
             for rows in _batches(templates, file, from_json):
-                for row, found in zip(rows, _fill_rows(infiller, rows, picture, options), strict=True):
+                for row, found in zip(rows, fill_rows(filler.infiller, rows, filler.picture, options), strict=True):
                     printer.show(row, found, typed=bool(templates))
                 sys.stdout.flush()
                 count(len(rows))
@@ -170,20 +193,6 @@ def fill(
         raise typer.Exit(130) from None
     if printer.failed:
         raise typer.Exit(1)
-
-
-def _fill_rows(
-    infiller: Infiller, rows: Sequence[Row], picture: Tensor | None, options: dict[str, Any]
-) -> Iterator[list[Completion] | ValueError]:
-    """What was found for each row; a row's own picture and words go before and beside those of the command."""
-    read = [row for row in rows if not row.error]
-    paths = {row.image: row.image for row in read}  # the same object where it is the same picture: it is encoded once
-    images = [picture if row.image is None else paths[row.image] for row in read]
-    if any(row.must_include for row in read):
-        options = {**options, "must_include": [[*options["must_include"], *row.must_include] for row in read]}
-    given = None if all(image is None for image in images) else images
-    found = iter(infiller([row.template for row in read], images=given, on_error="return", **options))
-    return (ValueError(row.error) if row.error else next(found) for row in rows)
 
 
 def _batches(templates: list[str] | None, file: Path | None, from_json: bool) -> Iterator[list[Row]]:
@@ -243,13 +252,10 @@ class Printer:
         self.shown += 1
         if not (self.as_json or typed or row.error or row.template.strip()):
             return
-        error = f"{row.name}: {_as_row(str(found))}" if isinstance(found, ValueError) else ""
+        from bibs.scale.answers import answer, error_of
+
+        error = error_of(row, found)
         completions = [] if isinstance(found, ValueError) else found
-        if not error and not completions:
-            error = (
-                f"{row.name}: nothing was found: no fill has a probability above 0 (fewer `--bad-word` or "
-                "`--must-include`, or other lengths, may help)"
-            )
         if error:
             self.failed = True
             print(f"bibs: {error}", file=sys.stderr)
@@ -257,24 +263,10 @@ class Printer:
             said = f"`num_return_sequences` is {self.wanted}, but only {len(completions)} distinct fills were found"
             print(f"bibs: {row.name}: {said}", file=sys.stderr)
         if self.as_json:
-            print(json.dumps(_answer(row, completions, error), ensure_ascii=False))
+            print(json.dumps(answer(row, found), ensure_ascii=False))
             return
         if completions and self.scores and self.begun:
             print()
         for completion in completions:
             print(f"{completion.score:.2f}\t{completion.text}" if self.scores else completion.text)
             self.begun = True
-
-
-def _as_row(message: str) -> str:
-    """A row has one picture: its place among those that were searched together is nobody's business."""
-    return re.sub(r"`images\[\d+\]`", "`image`", message)
-
-
-def _answer(row: Row, completions: list[Completion], error: str) -> dict[str, Any]:
-    filled = [asdict(completion) for completion in completions]
-    for each in filled:
-        for name in ("trace", "words", "start_score", "end_score"):  # not asked for here
-            del each[name]
-    named = {} if row.id is None else {"id": row.id}
-    return {**named, "template": row.template, "completions": filled, **({"error": error} if error else {})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,12 @@ def serve(
     max_pixels: Annotated[int, typer.Option(help="The most pixels of a picture.")] = 16 << 20,
     deadline: Annotated[float, typer.Option(help="Seconds within which a request is answered.")] = 30.0,
     log_text: Annotated[bool, typer.Option("--log-text", help="Let the log hold what users wrote.")] = False,
+    engine: Annotated[str, typer.Option(help="uvicorn, one process; or ray, Ray Serve (extra bibs[ray]).")] = "uvicorn",
+    replicas: Annotated[int, typer.Option(help="With --engine ray: models that answer side by side.")] = 1,
+    max_queued_requests: Annotated[
+        int, typer.Option(help="With --engine ray: requests that wait for a replica; more are told to come again.")
+    ] = 256,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; without one, Ray is started here.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and faults alone.")] = False,
 ) -> None:
     """Serve the page and the HTTP interface, offline, until Ctrl-C.
@@ -34,7 +41,7 @@ def serve(
     Example: bibs serve, then open http://127.0.0.1:8017/
     """
     from bibs.serving import Limits, ServiceSettings  # first: it says which extra is missing
-    from bibs.serving.run import run
+    from bibs.serving.run import load_infiller, run
 
     settings = ServiceSettings(
         name="coco" if model is None else model.resolve().name,
@@ -45,4 +52,18 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         log_text=log_text,
     )
-    run(model, settings, precision=precision, host=host, port=port, log_level="warning" if quiet else "info")
+    log_level = "warning" if quiet else "info"
+    if engine == "uvicorn":
+        if address is not None or replicas != 1:
+            named = "--address" if address is not None else "--replicas"
+            raise ValueError(f"`{named}` must come with `--engine ray`, but comes with 'uvicorn'")
+        run(model, settings, precision=precision, host=host, port=port, log_level=log_level)
+        return
+    if engine != "ray":
+        raise ValueError(f"`--engine` must be uvicorn or ray, but is {engine!r}")
+    import bibs.scale.on_ray  # noqa: F401  # first: it says which extra is missing
+    from bibs.scale.serving import Replicas, serve_on_ray
+
+    load = partial(load_infiller, model and model.absolute(), precision)
+    with_ray = Replicas(replicas, max_queued_requests, address)
+    serve_on_ray(load, settings, with_ray, host=host, port=port, log_level=log_level)

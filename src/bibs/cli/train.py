@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -85,8 +86,10 @@ def train(
     Example: bibs train --data dataset_coco.json --features F.npy --feature-ids ids.json --output models/coco
 
     After Ctrl-C or a kill: bibs train --output models/coco --resume
+
+    Several processes, which share every batch: torchrun --nproc-per-node 4 -m bibs train ...
     """
-    from bibs.training import load_record, read_settings, read_sources, train_nade
+    from bibs.training import load_record, read_settings, read_sources, team, train_nade
     from bibs.training import train as run_training
 
     options: dict[str, Any] = {  # by the names that Python has for them
@@ -131,6 +134,8 @@ def train(
         "checkpoint_seconds": checkpoint_every * 60,
         "command": ["bibs", "train", *_arguments()],
     }
+    if options["missing"] is not None and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ValueError("`--missing` must be left out under torchrun: a NADE is trained by one process")
     if options["missing"] is not None:
         with says_what_is_kept(output), progress_display(settings.epochs, ("nade",)) as report:
             losses = train_nade(
@@ -138,8 +143,11 @@ def train(
             ).val_losses
         print(f"val loss {min(losses):.4f} nats a missing word; written to {output}")
         return
-    with says_what_is_kept(output), progress_display(settings.epochs) as report:
+    with team.joined(), says_what_is_kept(output), progress_display(settings.epochs) as report:
         result = run_training(sources, settings, output, in_parallel=parallel, report=report, **begin)
+        is_first = team.is_first()
+    if not is_first:
+        return
     show_result(result, output)
     show_next_step(sources, output, fitted=calibrate and fit_lengths(sources, output))
 

@@ -2,14 +2,15 @@
 
     {"template": "a _ on a mat", "id": 7, "image": "cat.jpg", "must_include": ["cat"]}
 
-Only `template` is needed; null is as good as nothing, and other fields are left alone. What is wrong with a row is kept
-in it: one bad row never ends a stream.
+Only `template` is needed; null is as good as nothing, and other fields are left alone. `features` may hold the vector
+of a picture in place of `image`. What is wrong with a row is kept in it: one bad row never ends a stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from gzip import GzipFile
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +28,7 @@ class Row:
     id: str | int | float | None = None
     image: str | None = None  # a path
     must_include: tuple[str, ...] = ()
+    features: tuple[float, ...] | None = None  # the vector of a picture, in place of `image`
     error: str = ""  # what is wrong, where it cannot even be read
 
 
@@ -42,9 +44,12 @@ def count_lines(path: Path) -> int:
         return lines + (last != b"\n")
 
 
-def read_rows(source: IO[bytes], name: str, *, as_json: bool) -> Iterator[list[Row]]:
-    """The rows of a stream, as many at a time as one read of it gives: one that has arrived never waits."""
-    number = 0
+def read_rows(source: IO[bytes] | GzipFile, name: str, *, as_json: bool, first: int = 1) -> Iterator[list[Row]]:
+    """The rows of a stream, as many at a time as one read of it gives: one that has arrived never waits.
+
+    `first` is the number of the line at which the stream stands.
+    """
+    number = first - 1
     for lines in _arriving_lines(source, name):
         rows = []
         for line in lines:
@@ -54,24 +59,32 @@ def read_rows(source: IO[bytes], name: str, *, as_json: bool) -> Iterator[list[R
 
 
 def row_of(entry: Any, name: str) -> Row:
-    """The row that an object holds (of JSON lines, or of a table)."""
-    template = entry.get("template", "") if isinstance(entry, dict) else ""
-    template = template if isinstance(template, str) else ""
+    """The row that an object holds (of JSON lines, or of a table). A bad one keeps its `id`, if that is good."""
+    given = {key: value for key, value in entry.items() if value is not None} if isinstance(entry, dict) else {}
+    template, row_id = given.get("template", ""), None
     try:
+        if "id" in given:
+            row_id = field(given, "id", (str, int, float), where="it")
         if not field(entry, "template", str, where="it").strip():
             raise ValueError("it: `template` must hold a word or a blank, but is empty")
-        given = {key: value for key, value in entry.items() if value is not None}
-        row_id = field(given, "id", (str, int, float), where="it") if "id" in given else None
         image = field(given, "image", str, where="it") if "image" in given else None
         if image == "":
             raise ValueError("it: `image` must be a path or null, but is empty")
-        words = field(given, "must_include", list, where="it") if "must_include" in given else []
-        for word in words:
-            if not isinstance(word, str):
-                raise ValueError(f"it: `must_include` must hold strings, but holds {word!r:.60}")
+        words = _list_of(given, "must_include", str, "strings")
+        features = _list_of(given, "features", (int, float), "numbers") if "features" in given else None
+        if image is not None and features is not None:
+            raise ValueError("it: `image` and `features` exclude each other, but both are given")
     except ValueError as error:
-        return Row(name, template, error=str(error))
-    return Row(name, template, row_id, image, tuple(words))
+        return Row(name, template if isinstance(template, str) else "", row_id, error=str(error))
+    return Row(name, template, row_id, image, words, features)
+
+
+def _list_of(given: dict[str, Any], name: str, kind: type | tuple[type, ...], called: str) -> tuple[Any, ...]:
+    values = field(given, name, list, where="it") if name in given else []
+    for value in values:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ValueError(f"it: `{name}` must hold {called}, but holds {value!r:.60}")
+    return tuple(values)
 
 
 def _read_line(line: bytes, name: str, *, as_json: bool) -> Row:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typing_extensions import Unpack
 
-from bibs.data import CaptionedImage, read_captions
+from bibs.data import VAL_SHARE, CaptionedImage, hold_out, read_captions
 from bibs.evaluation.comparison import Layout, comparison_report
 from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
 from bibs.evaluation.methods import NadeSamples
@@ -73,7 +73,7 @@ def evaluate_captions(
 
 def caption_cells(data: Path, settings: CaptionSettings) -> tuple[list[Cell], list[str]]:
     """The blanked captions, and what a reader of the numbers should know of them."""
-    images = list(read_captions(data))
+    images = hold_out(read_captions(data), VAL_SHARE)
     captions = draw_captions(images_of(images, settings.split, data), seed=settings.seed, limit=settings.limit)
     cells = []
     for removed in settings.removed:

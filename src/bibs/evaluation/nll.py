@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from bibs.data import Features, read_captions
+from bibs.data import VAL_SHARE, Features, hold_out, read_captions
+from bibs.evaluation.tasks import images_of
 from bibs.models.directory import load_models
 from bibs.search import StepModel
 
@@ -55,7 +56,8 @@ def evaluate_likelihood(
 ) -> Likelihood:
     """Score the captions of one split with the pair of models in `directory`; `limit` takes the first ones only."""
     forward, backward, vocabulary = load_models(directory)
-    found = [(image.image_id, words) for image in read_captions(data, split=split) for words in image.captions]
+    images = images_of(hold_out(read_captions(data), VAL_SHARE), split, data)
+    found = [(image.image_id, words) for image in images for words in image.captions]
     if not found:
         raise ValueError(f"{data} has no caption in its split {split!r}")
     if limit is not None and limit < 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -13,6 +12,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import multiprocessing
+
+from bibs.training import held_back_interrupts
 
 Result = TypeVar("Result")
 
@@ -32,7 +33,8 @@ def do_slices(
     stop = context.Event()
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(work, threads, stop))
     try:
-        places = {pool.submit(_do, each): place for place, each in enumerate(slices)}
+        with held_back_interrupts():  # the workers are started here
+            places = {pool.submit(_do, each): place for place, each in enumerate(slices)}
         for done in as_completed(places):
             yield places[done], done.result()
     except BrokenProcessPool:
@@ -46,7 +48,6 @@ def _begin(work: Callable[..., Any], threads: int, stop: Event) -> None:
     global _work
     _work = work
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and says stop
     # A parent that was killed says nothing: without the second, its workers would wait for ever.
     parent = multiprocessing.parent_process()
     for wait in (stop.wait, *([parent.join] if parent else [])):

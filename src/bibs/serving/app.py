@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +25,7 @@ from bibs.methods import SAMPLERS
 
 from . import schemas
 from .answers import filled
+from .batching import Batcher, Queue
 from .checks import RefusedError
 from .completions import answer, as_events, by_other_names, to_fill
 from .description import DESCRIPTIONS, describe_body, describe_errors, with_bodies
@@ -37,11 +38,16 @@ from .watching import Metrics
 STATIC = Path(__file__).parent / "static"
 
 
-def create_app(infiller: Infiller, settings: ServiceSettings | None = None) -> FastAPI:
-    """The service and the page around one pair of models, for any ASGI server."""
+def create_app(
+    infiller: Infiller, settings: ServiceSettings | None = None, *, make_queue: Callable[..., Queue] = Batcher
+) -> FastAPI:
+    """The service and the page around one pair of models, for any ASGI server.
+
+    `make_queue` makes what gathers the requests that are decoded together, where the server has its own way to.
+    """
     settings = settings or ServiceSettings()
     metrics = Metrics()
-    service = Service(infiller, settings, metrics)
+    service = Service(infiller, settings, metrics, make_queue)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

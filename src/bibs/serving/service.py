@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bibs.infiller import Completion, Infiller
 
-from .batching import Batcher, ClosedError, Job
+from .batching import Batcher, ClosedError, Job, Queue
 from .checks import Checked, RefusedError, check_fill
 from .pictures import Pictures, from_base64
 from .schemas import FillRequest
@@ -37,10 +37,17 @@ class Found:
 
 
 class Service:
-    def __init__(self, infiller: Infiller, settings: ServiceSettings, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        infiller: Infiller,
+        settings: ServiceSettings,
+        metrics: Metrics,
+        make_queue: Callable[..., Queue] = Batcher,
+    ) -> None:
         self.infiller, self.settings, self.metrics = infiller, settings, metrics
         self.pictures = Pictures(infiller, settings.limits.pixels)
-        self.batcher: Batcher | None = None
+        self.make_queue = make_queue
+        self.batcher: Queue | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -49,7 +56,7 @@ class Service:
     async def start(self) -> None:
         """Start the thread that owns the model, and run once through everything: the first request need not wait."""
         sizes = {"max_items": self.settings.batch_size, "max_wait": self.settings.batch_wait}
-        self.batcher = Batcher(self._run, **sizes, on_batch=self.metrics.decoded)  # type: ignore[arg-type]
+        self.batcher = self.make_queue(self._run, **sizes, on_batch=self.metrics.decoded)
         try:
             await self.fill(FillRequest(template="_ _ ___", alternatives=1))
         except Exception as error:  # a model may have little to say here, and much elsewhere
@@ -112,7 +119,7 @@ class Service:
             future = self.batcher.submit(Job(key, examples))
         except ClosedError as error:
             raise RefusedError(str(error), 503) from None
-        answer: asyncio.Future[Any] = asyncio.wrap_future(future)
+        answer: asyncio.Future[Any] = asyncio.wrap_future(future)  # itself, where it is asyncio's
         gone = asyncio.ensure_future(_until_gone(receive))
         try:
             left = max(0.0, until - time.monotonic())

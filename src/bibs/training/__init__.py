@@ -3,7 +3,7 @@
 from bibs.training.loop import Report
 from bibs.training.nade import train_nade
 from bibs.training.output import has_checkpoint
-from bibs.training.pair import FeatureFiles
+from bibs.training.pair import FeatureFiles, held_back_interrupts
 from bibs.training.record import load_record, read_settings, read_sources
 from bibs.training.settings import TrainingSettings
 from bibs.training.sources import Sources
@@ -17,6 +17,7 @@ __all__ = [
     "TrainingResult",
     "TrainingSettings",
     "has_checkpoint",
+    "held_back_interrupts",
     "load_record",
     "read_settings",
     "read_sources",

@@ -11,6 +11,7 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,6 +23,7 @@ from bibs.data import Features
 from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import load_tensors, save_tensors
+from bibs.training import team
 from bibs.training.batches import epoch_batches, evaluation_batches, make_batch, steps_per_epoch
 from bibs.training.checkpoint import Progress, load_checkpoint, load_progress, save_checkpoint
 from bibs.training.corpus import Captions
@@ -132,10 +134,12 @@ def train_direction(
                 _update_average(average, model, run.settings.ema_decay, progress.step)
             progress = replace(progress, step=progress.step + 1)
             meter.count(total, count, progress)
-            if meter.checkpoint_is_due() and progress.step % run.steps_per_epoch:
+            if team.is_first() and meter.checkpoint_is_due() and progress.step % run.steps_per_epoch:
                 save_checkpoint(run.checkpoint, model, optimizer, meter.timed(progress), average)
         progress = meter.timed(_end_epoch(run, average or model, progress, features))
-        save_checkpoint(run.checkpoint, model, optimizer, progress, average)
+        if team.is_first():
+            save_checkpoint(run.checkpoint, model, optimizer, progress, average)
+        team.wait()  # the others may read it next
         meter.say(progress)
     return progress
 
@@ -147,6 +151,7 @@ DECIDED_BY = {
     "pictures": "`features` hold other pictures",
     "init": "`init` holds other weights",
     "missing": "`missing` differs",
+    "processes": "the number of processes differs",
 }
 """What a part of a run's name says where it differs from that of a checkpoint."""
 
@@ -171,14 +176,12 @@ def _train_step(
 ) -> tuple[float, int]:
     settings = run.settings
     draw = np.random.default_rng([settings.seed, step, 1])
-    torch.manual_seed(int(draw.integers(2**62)))
-    batch = make_batch(
-        run.train,
-        rows,
-        reverse=run.reverse,
-        features=features,
-        withheld=draw.random(len(rows)) < settings.picture_dropout,
-    )
+    torch.manual_seed(int(draw.integers(2**62)) + team.rank())
+    withheld = draw.random(len(rows)) < settings.picture_dropout
+    share = slice(team.rank(), None, team.size())
+    idle = team.rank() >= len(rows)  # reads a caption like the others, which counts for nothing
+    share = slice(0, 1) if idle else share
+    batch = make_batch(run.train, rows[share], reverse=run.reverse, features=features, withheld=withheld[share])
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate_at(step, run.total_steps)
     model.train()
@@ -186,12 +189,15 @@ def _train_step(
     optimizer.zero_grad()
     # Divided by the tokens of a usual batch, not of this one: every token of the corpus then weighs the same.
     (loss * (run.steps_per_epoch / run.train.scored_tokens)).backward()  # type: ignore[no-untyped-call]
+    if idle:
+        optimizer.zero_grad()
+    team.add_gradients(model)
     nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
     optimizer.step()
-    value = loss.item()
+    value, total = team.add_up(*((0.0, 0) if idle else (loss.item(), count)))
     if not np.isfinite(value):
         raise ValueError(f"the {run.direction} loss of step {step} is {value}; try a lower `learning_rate`")
-    return value, count
+    return value, int(total)
 
 
 @torch.no_grad()
@@ -207,7 +213,7 @@ def _end_epoch(run: Run, model: Trainable, progress: Progress, features: Feature
     loss = mean_loss(model, run.val, reverse=run.reverse, features=features)
     losses = (*progress.val_losses, loss)
     progress = replace(progress, val_losses=losses)
-    if progress.best_epoch == len(losses) - 1:
+    if team.is_first() and progress.best_epoch == len(losses) - 1:
         save_tensors(run.best, model.state_dict(), {"run": run.name})
     stop = bool(run.settings.patience) and progress.stale_epochs >= run.settings.patience
     return replace(progress, finished=stop or progress.step >= run.total_steps)
@@ -217,10 +223,12 @@ def _end_epoch(run: Run, model: Trainable, progress: Progress, features: Feature
 def mean_loss(model: Trainable, captions: Captions, *, reverse: bool, features: Features | None) -> float:
     """The mean negative log probability of a token; without `features`, of captions without their pictures."""
     model.eval()
-    totals, counts = 0.0, 0
-    for batch in evaluation_batches(captions, reverse=reverse, features=features):
+    totals, counts = 0.0, 0.0
+    batches = evaluation_batches(captions, reverse=reverse, features=features)
+    for batch in islice(batches, team.rank(), None, team.size()):
         total, count = model.loss(batch.tokens, batch.lengths, batch.conditions)
         totals, counts = totals + total.item(), counts + count
+    totals, counts = team.add_up(totals, counts)
     return totals / counts
 
 

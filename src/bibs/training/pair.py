@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -69,7 +70,7 @@ def train_pair(
 def _start(runs: tuple[Run, Run], features: FeatureFiles | None) -> dict[Connection, BaseProcess]:
     context = multiprocessing.get_context("spawn")
     children: dict[Connection, BaseProcess] = {}
-    with _single_thread_environment(), _deaf_to_interrupts():
+    with _single_thread_environment(), held_back_interrupts():
         for run in runs:
             reader, writer = context.Pipe(duplex=False)
             process = context.Process(
@@ -126,16 +127,20 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Ctrl-C is for the parent, which ends its children: they inherit that they do not hear it."""
-    if threading.current_thread() is not threading.main_thread():
+def held_back_interrupts() -> Iterator[None]:
+    """Ctrl-C is for the parent, which ends its children: they inherit that they do not hear it. It hears it after this.
+
+    Held back, not ignored: a child that reads a large corpus may take seconds to start.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource_tracker.ensure_running()  # started later, with the first child, it would let them through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from bibs.models.directory import LENGTHS, MODEL_CARD, load_pair, load_vocabular
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
 from bibs.models.storage import write_atomically
 from bibs.text import Vocabulary
+from bibs.training import team
 from bibs.training.card import model_card
 from bibs.training.corpus import Corpus
 from bibs.training.loop import DIRECTIONS, Report, Run, mean_loss
@@ -125,7 +126,9 @@ def train(
     record = check_output(output, Record.of(sources, settings, init=init, command=command), resume)
     corpus = sources.read(features, initial.vocabulary if initial else None)
     settings.check_cutoffs(len(corpus.vocabulary))
-    prepare_output(output, record)  # only now, so that bad data leaves nothing behind
+    team.wait()  # all have looked at the output before it changes
+    if team.is_first():
+        prepare_output(output, record)  # only now, so that bad data leaves nothing behind
     runs = [make_run(one, corpus, settings, size, output, checkpoint_seconds) for one in DIRECTIONS]
     if features is not None and not (initial and initial.brings_pictures(features)):
         normalisation = count_normalisation(features, corpus.train.image_ids)
@@ -135,9 +138,11 @@ def train(
     keeper = BestKeeper(output, DIRECTIONS, write)
 
     def hear(each: Report) -> None:
-        keeper.hear(each)
-        report(each)
+        if team.is_first():
+            keeper.hear(each)
+            report(each)
 
+    in_parallel = in_parallel and team.size() == 1  # a team trains one direction at a time, together
     progresses = train_pair((forward, backward), sources.features, hear, in_parallel=in_parallel)
     models, results = [], []
     for run, progress in zip((forward, backward), progresses, strict=True):
@@ -147,6 +152,8 @@ def train(
         results.append(DirectionResult(losses, min(losses), alone, progress.seconds))
         models.append(model)
     result = _summary(corpus, results)
+    if not team.is_first():
+        return result
     card = model_card(settings, models[0].config, asdict(result), record, initial.card if initial else "")
     write_atomically(output / MODEL_CARD, card.encode())
     _write_pair(output, models, corpus, {"training": asdict(settings), "result": asdict(result)})
@@ -166,6 +173,8 @@ def make_run(
     checkpoint_seconds: float,
 ) -> Run:
     captions = f"{corpus.train.fingerprint()}-{corpus.val.fingerprint()}"
+    # How many processes there are decides which units are dropped.
+    captions += f", processes {team.size()}" if team.size() > 1 else ""
     return Run(
         direction=direction,
         settings=settings,
