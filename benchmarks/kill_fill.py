@@ -57,7 +57,8 @@ def kill_once(folder: Path, target: str, number: int, whole: dict[str, bytes], r
     time.sleep(rng.random() * 0.3)
     found = victims(run.pid, target)
     if run.poll() is not None or not found:
-        raise SystemExit(f"FAILED: the run ended before the kill, with exit code {run.returncode}")
+        said = (folder / "said.txt").read_text(errors="replace")[-2000:]
+        raise SystemExit(f"FAILED: the run ended before the kill, with exit code {run.returncode}: {said}")
     os.kill(rng.choice(found), signal.SIGKILL)
     kept = len(markers(output))
     code = run.wait()
@@ -126,7 +127,9 @@ def command(folder: Path, output: Path, engine: str) -> subprocess.Popen[bytes]:
     ]
     given = ["--input", str(folder / "rows.jsonl"), "--output", str(output), "--shard-rows", str(SHARD_ROWS)]
     return subprocess.Popen(
-        [*program, *given, "--engine", engine, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*program, *given, "--engine", engine, "--workers", "2"],
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "said.txt").open("wb"),
     )
 
 

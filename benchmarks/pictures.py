@@ -1,4 +1,4 @@
-"""Pictures a second, from JPEG files to vectors, and the share of the time that is decoding and resizing."""
+"""Pictures a second of either encoder, from JPEG files to vectors, and the share of the time that is decoding."""
 
 from __future__ import annotations
 
@@ -6,30 +6,37 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
-from bibs.vision import EfficientNetLite0, encode_files, load_image
+from bibs.vision import EfficientNetLite0, EfficientNetLite2, encode_files, load_image
 
 NUM_PICTURES = 600
+
+Encoder: TypeAlias = EfficientNetLite0 | EfficientNetLite2
 
 
 def run() -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         paths = _pictures(Path(folder))
-        network = EfficientNetLite0()
-        began = time.process_time()
-        for path in paths[:100]:
-            load_image(path).resize((224, 224), 3)  # 3: bicubic
-        decoding = (time.process_time() - began) / 100
-        return [_row(paths, network, num_threads, decoding) for num_threads in (1, 2)]
+        return [row for encoder in (EfficientNetLite0(), EfficientNetLite2()) for row in _rows(paths, encoder)]
 
 
-def _row(paths: list[Path], network: EfficientNetLite0, num_threads: int, decoding: float) -> dict[str, object]:
+def _rows(paths: list[Path], encoder: Encoder) -> list[dict[str, object]]:
+    began = time.process_time()
+    for path in paths[:100]:
+        load_image(path).resize((encoder.variant.image_size,) * 2, 3)  # 3: bicubic
+    decoding = (time.process_time() - began) / 100
+    return [_row(paths, encoder, num_threads, decoding) for num_threads in (1, 2)]
+
+
+def _row(paths: list[Path], encoder: Encoder, num_threads: int, decoding: float) -> dict[str, object]:
     began, cpu = time.perf_counter(), time.process_time()
-    encoded = sum(len(batch.paths) for batch in encode_files(paths, network, num_threads=num_threads))
+    encoded = sum(len(batch.paths) for batch in encode_files(paths, encoder, num_threads=num_threads))
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     return {
+        "encoder": encoder.name,
         "threads": num_threads,
         "pictures a second": round(encoded / seconds, 1),
         "cores in use": round(cpu / seconds, 2),

@@ -314,7 +314,7 @@ def test_options_that_do_not_go_together_are_named(corpus, tmp_path, monkeypatch
         ((*both, "--workers", 0), "`--workers` must be at least 1, but is 0"),
         ((*both, "--shard-rows", 0), "`--shard-rows` must be at least 1, but is 0"),
         ((*both, "--address", "auto"), "`--address` must come with `--engine ray`, but comes with 'local'"),
-        ((*both, "--num-beams", 0), "`num_beams` must be"),
+        ((*both, "--num-beams", 0), "`--num-beams` must be"),
         ((*both, "--input", rows), f"`--input` must name a file once, but names {rows} twice"),
         (("--input", tmp_path, "--output", output), "`--output` must not be inside of `--input`"),
         (("--input", rows, "--output", rows), "`--output` must be a directory"),

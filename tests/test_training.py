@@ -471,8 +471,8 @@ def test_the_average_is_that_of_the_weights_after_each_step(
     torch.testing.assert_close(weights(run.best), expected)
 
 
-def test_averaged_training_resumes_to_the_last_bit(sources: Sources, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, ema_decay=0.9)
+def test_averaged_training_with_dropped_weights_resumes_to_the_last_bit(sources: Sources, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, ema_decay=0.9, weight_dropout=0.3, word_dropout=0.2)
     whole = make_run(sources, tmp_path / "whole", settings)
     expected = train_direction(whole, features_of(sources))
     broken = make_run(sources, tmp_path / "broken", settings)
@@ -669,7 +669,10 @@ def test_a_damaged_model_directory_is_one_line(
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("epochs", 0), ("dropout", 1.0), ("learning_rate", 0.0), ("seed", -1), ("cell", "x"), ("ema_decay", 1.0)],
+    [
+        *(("epochs", 0), ("learning_rate", 0.0), ("seed", -1), ("cell", "x"), ("ema_decay", 1.0)),
+        *(("dropout", 1.0), ("weight_dropout", 1.0), ("word_dropout", -0.1)),
+    ],
 )
 def test_a_wrong_setting_is_named(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"`{field}`"):

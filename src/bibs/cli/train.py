@@ -61,6 +61,12 @@ def train(
     weight_decay: Annotated[float, typer.Option(help="Decoupled weight decay.")] = 0.0,
     dropout: Annotated[float, typer.Option(help="Share of units dropped in training.")] = 0.3,
     picture_dropout: Annotated[float, typer.Option(help="Share of pictures withheld in training.")] = 0.1,
+    weight_dropout: Annotated[
+        float, typer.Option(help="Share of the recurrent weights that are zero for a step, drawn anew for each.")
+    ] = 0.0,
+    word_dropout: Annotated[
+        float, typer.Option(help="Share of the words whose vectors are zero for a step, drawn anew for each.")
+    ] = 0.0,
     clip_norm: Annotated[float, typer.Option(help="Longest gradient.")] = 5.0,
     patience: Annotated[int, typer.Option(help="Epochs without a better loss before stopping; 0: never.")] = 2,
     ema_decay: Annotated[
@@ -116,6 +122,8 @@ def train(
         "weight_decay": weight_decay,
         "dropout": dropout,
         "picture_dropout": picture_dropout,
+        "weight_dropout": weight_dropout,
+        "word_dropout": word_dropout,
         "clip_norm": clip_norm,
         "patience": patience,
         "ema_decay": ema_decay,

@@ -25,13 +25,13 @@ from bibs.methods import SAMPLERS
 
 from . import schemas
 from .answers import filled
-from .batching import Batcher, Queue
+from .batching import Batcher
 from .checks import RefusedError
 from .completions import answer, as_events, by_other_names, to_fill
 from .description import DESCRIPTIONS, describe_body, describe_errors, with_bodies
 from .doors import CLIENT_GONE, COMPLETIONS, Guarded, Watched, error_body
 from .reading import read_completion, read_fill
-from .service import ClientGoneError, Service
+from .service import ClientGoneError, Queue, Service
 from .settings import ServiceSettings
 from .watching import Metrics
 

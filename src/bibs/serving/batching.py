@@ -8,13 +8,12 @@ failure of one is never that of another. After `close` nothing more is taken, an
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 
 class ClosedError(RuntimeError):
@@ -28,17 +27,6 @@ class Job:
     key: Hashable
     items: Sequence[Any]
     future: Future[list[Any]] = field(default_factory=Future)
-
-
-class Queue(Protocol):
-    """What a service asks of a queue: `Batcher` here, Ray Serve's own in a replica of Ray."""
-
-    def submit(self, job: Job) -> Future[list[Any]] | asyncio.Future[list[Any]]: ...
-
-    @property
-    def is_running(self) -> bool: ...
-
-    def close(self) -> None: ...
 
 
 class Batcher:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from starlette.types import Receive
 from torch import Tensor
 
 from bibs.infiller import Completion, Infiller
 
-from .batching import Batcher, ClosedError, Job, Queue
+from .batching import Batcher, ClosedError, Job
 from .checks import Checked, RefusedError, check_fill
 from .pictures import Pictures, from_base64
 from .schemas import FillRequest
@@ -22,6 +23,17 @@ from .watching import LOG, Metrics, describe
 
 Example: TypeAlias = tuple[str, Tensor | None, tuple[str, ...]]
 """A template, the vector of its picture, and the words that it must include."""
+
+
+class Queue(Protocol):
+    """What a service asks of a queue: `Batcher` here, one that has Ray Serve's batches in a replica of Ray."""
+
+    def submit(self, job: Job) -> Future[list[Any]] | asyncio.Future[list[Any]]: ...
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class ClientGoneError(Exception):

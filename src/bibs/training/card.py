@@ -31,7 +31,7 @@ lower case, without punctuation; words seen too rarely in training are `<unk>`.
 
 Maximum likelihood over whole captions, Adam, {epochs} epochs at most, batches of {batch} captions of like length,
 learning rate {rate} falling to zero, dropout {dropout}, pictures withheld {withheld:.0%} of the time, seed {seed}.
-{average}{longer}{minutes:.0f} minutes a direction.
+{dropped}{average}{longer}{minutes:.0f} minutes a direction.
 {command}{before}
 ## Validation loss
 
@@ -53,6 +53,8 @@ By epoch: left to right {forward_epochs}; right to left {backward_epochs}.
 """
 
 _PICTURE = "The picture, a vector of {size}, less the mean of the training pictures, is the first input."
+
+_DROPPED = "A share of {weights} of the recurrent weights and {words} of the word vectors was zero at each step.\n"
 
 _AVERAGE = "The weights are a moving average over the steps (decay {decay}).\n"
 
@@ -99,6 +101,9 @@ def model_card(
         dropout=settings.dropout,
         withheld=settings.picture_dropout,
         seed=settings.seed,
+        dropped=_DROPPED.format(weights=settings.weight_dropout, words=settings.word_dropout)
+        if settings.weight_dropout or settings.word_dropout
+        else "",
         average=_AVERAGE.format(decay=settings.ema_decay) if settings.ema_decay else "",
         longer=_LONGER.format(epochs=", ".join(map(str, record.earlier_epochs))) if record.earlier_epochs else "",
         minutes=max(forward["seconds"], backward["seconds"]) / 60,

@@ -27,6 +27,7 @@ from bibs.training import team
 from bibs.training.batches import epoch_batches, evaluation_batches, make_batch, steps_per_epoch
 from bibs.training.checkpoint import Progress, load_checkpoint, load_progress, save_checkpoint
 from bibs.training.corpus import Captions
+from bibs.training.dropped import dropped_weights
 from bibs.training.normalisation import Normalisation
 from bibs.training.settings import TrainingSettings
 
@@ -185,10 +186,11 @@ def _train_step(
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate_at(step, run.total_steps)
     model.train()
-    loss, count = model.loss(batch.tokens, batch.lengths, batch.conditions)
     optimizer.zero_grad()
-    # Divided by the tokens of a usual batch, not of this one: every token of the corpus then weighs the same.
-    (loss * (run.steps_per_epoch / run.train.scored_tokens)).backward()  # type: ignore[no-untyped-call]
+    with dropped_weights(model, weight_dropout=settings.weight_dropout, word_dropout=settings.word_dropout):
+        loss, count = model.loss(batch.tokens, batch.lengths, batch.conditions)
+        # Divided by the tokens of a usual batch, not of this one: every token of the corpus then weighs the same.
+        (loss * (run.steps_per_epoch / run.train.scored_tokens)).backward()  # type: ignore[no-untyped-call]
     if idle:
         optimizer.zero_grad()
     team.add_gradients(model)

@@ -25,7 +25,8 @@ class TrainingSettings:
     that are withheld, so that one model serves with and without them. `patience` is the number of epochs without
     a better validation loss after which training stops; 0 never stops early. With `ema_decay` above 0 it is not the
     weights of the last step that are validated and kept, but their average, in which a step weighs `ema_decay` times
-    what the next one does.
+    what the next one does. `weight_dropout` is the share of the recurrent weights, `word_dropout` that of the words,
+    that are zero for a step (`dropped`).
     """
 
     hidden_size: int = 512
@@ -35,6 +36,8 @@ class TrainingSettings:
     cutoffs: tuple[int, ...] = ()
     dropout: float = 0.3
     picture_dropout: float = 0.1
+    weight_dropout: float = 0.0
+    word_dropout: float = 0.0
     epochs: int = 7
     batch_size: int = 128
     learning_rate: float = 2e-3
@@ -56,7 +59,7 @@ class TrainingSettings:
         for name in ("learning_rate", "clip_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name}` must be above 0, but is {getattr(self, name)}")
-        for name in ("dropout", "picture_dropout", "ema_decay"):
+        for name in ("dropout", "picture_dropout", "weight_dropout", "word_dropout", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
         if self.cell not in GATES:

@@ -1,8 +1,8 @@
 """Processes that train one model together, started by `torchrun`: each reads its share of every batch.
 
 The loss of a batch is a sum over its tokens, so the gradients of all shares sum to that of the batch. The weights stay
-equal everywhere, and are those of one process with the same batches, but for the order of sums and for which units are
-dropped. The first process alone writes. One process without `torchrun` is a team of one.
+equal everywhere, and are those of one process with the same batches, but for the order of sums and for what is dropped.
+The first process alone writes. One process without `torchrun` is a team of one.
 """
 
 from __future__ import annotations
