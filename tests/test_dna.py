@@ -333,7 +333,7 @@ def test_the_command_fills_a_genome_and_says_what_it_did(bibs, reference, tmp_pa
         (["--fasta", "G", "--reference", "R", "-o", "O", "--order", "40"], "`--order` must be between 2 and 27"),
         (["--fasta", "G", "--reference", "R", "-o", "no/O"], "`--output` cannot be written: no/O.part: No such file"),
         (["--fasta", "G", "--reference", "N", "-o", "O"], "`--reference` must hold at least one base, but N hold none"),
-        (["--fasta", "G", "--reference", "R", "-o", "O", "--method", "x"], "`method` must be one of bibs, forward"),
+        (["--fasta", "G", "--reference", "R", "-o", "O", "--method", "x"], "`--method` must be one of bibs, forward"),
     ],
 )
 def test_bad_input_is_one_line_at_the_command_line(bibs, arguments, says, tmp_path, monkeypatch, reference):
