@@ -7,13 +7,23 @@ ifneq ($(wildcard ../shared/data),)
 export BIBS_DATA ?= ../shared/data
 endif
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test coverage fuzz check format docs stranger bench clean
 
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
 test: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The same tests, with the lines of the core that they run counted.
+CORE := search constraints lengths baselines methods checks
+coverage: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(CORE:%=--cov=bibs.%) --cov-report=term --cov-fail-under=$(FLOOR)
+FLOOR ?= 99
+
+# Files from strangers, for longer than the tests look.
+fuzz: .venv/ready
+	BIBS_FUZZ=2000 OMP_NUM_THREADS=1 timeout 600 $(BIN)/python -m pytest -n 2 tests/test_strangers_files.py
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
@@ -24,6 +34,12 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+stranger: .venv/ready
+	$(BIN)/python benchmarks/stranger.py
+
 bench: .venv/ready
 	$(BIN)/python benchmarks/run.py
 
@@ -33,4 +49,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage site

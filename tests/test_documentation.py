@@ -63,3 +63,14 @@ def test_three_models_of_ones_own_are_searched_and_checked_on_the_page():
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def test_the_version_is_the_one_that_is_cited_and_dated():
+    import bibs
+
+    assert re.search(rf"^## \[{re.escape(bibs.__version__)}\] - \d{{4}}-\d\d-\d\d$", read("CHANGELOG.md"), re.MULTILINE)
+    assert f"\nversion: {bibs.__version__}\n" in read("CITATION.cff")
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")

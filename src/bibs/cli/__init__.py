@@ -21,7 +21,6 @@ app = typer.Typer(
     name="bibs",
     help="Fill in the blanks with one left-to-right and one right-to-left model.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,6 +88,7 @@ def train(
     ] = None,
     parallel: Annotated[bool, typer.Option(help="Train both directions at once, in two processes.")] = True,
     calibrate: Annotated[bool, typer.Option(help="Fit on `val`, in the end, how long `___` is.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the losses and sizes as JSON instead.")] = False,
 ) -> None:
     """Train a left-to-right and a right-to-left captioner and write them as a model directory.
 
@@ -149,15 +152,21 @@ def train(
             losses = train_nade(
                 sources, settings, output, missing=options["missing"], report=report, **begin
             ).val_losses
-        print(f"val loss {min(losses):.4f} nats a missing word; written to {output}")
+        said = f"val loss {min(losses):.4f} nats a missing word; written to {output}"
+        print(json.dumps({"output": str(output), "val_losses": losses}) if as_json else said)
         return
     with team.joined(), says_what_is_kept(output), progress_display(settings.epochs) as report:
         result = run_training(sources, settings, output, in_parallel=parallel, report=report, **begin)
         is_first = team.is_first()
     if not is_first:
         return
-    show_result(result, output)
-    show_next_step(sources, output, fitted=calibrate and fit_lengths(sources, output))
+    if not as_json:
+        show_result(result, output)
+    fitted = calibrate and fit_lengths(sources, output)
+    if as_json:
+        print(json.dumps({"output": str(output), "lengths_fitted": fitted, **asdict(result)}, indent=2))
+    else:
+        show_next_step(sources, output, fitted=fitted)
 
 
 PYTHON_NAMES = {"hidden": "hidden_size", "embedding": "embedding_size", "layers": "num_layers", "text": "texts"}

@@ -38,6 +38,9 @@ MAX_DENSE_ROWS = 1024
 MAX_DENSE_NUMBERS = 1 << 22
 """... as long as there are no more than so many rows, and numbers in them (16 MiB of float32)."""
 
+MAX_ORDER = 1024
+"""Of a model that is loaded: a state has room for so many tokens."""
+
 _SAVED = ("context_keys", "gram_keys", "log_probs", "log_backoffs")
 
 
@@ -267,22 +270,38 @@ class NGramModel:
     def load(cls, path: str | os.PathLike[str], *, vocab_size: int | None = None) -> NGramModel:
         """Read what `save` wrote, in the precision it was written in; a model of another `vocab_size` is refused."""
         tensors = load_tensors(Path(path))
-        settings = tensors.pop("order_and_vocab_size", torch.empty(0)).tolist()
+        settings = tensors.pop("order_and_vocab_size", torch.empty(0))
         names = [[f"{k}.{name}" for name in _SAVED] for k in range(1, len(tensors) // len(_SAVED) + 1)]
-        if len(settings) != 2 or not names or set(tensors) != set(chain.from_iterable(names)):
+        if settings.shape != (2,) or not names or set(tensors) != set(chain.from_iterable(names)):
             raise ValueError(f"{path} does not hold an n-gram model")
-        order, size = settings
+        order, size = settings.tolist()
         if vocab_size not in (None, size):
             raise ValueError(f"{path} must be a model of {vocab_size} words, but is one of {size}")
         vocab_size = int(size)
-        levels = [
-            _Level.make(dict(zip(_SAVED, (tensors[name] for name in level), strict=True)), vocab_size)
-            for level in names
-        ]
-        return cls(levels, vocab_size=vocab_size, order=order)
+        levels = [dict(zip(_SAVED, (tensors[name] for name in level), strict=True)) for level in names]
+        if not len(levels) <= order <= MAX_ORDER or vocab_size < 1 or not _fit_together(levels, vocab_size):
+            raise ValueError(f"{path} is damaged: its tensors do not make an n-gram model")
+        return cls([_Level.make(level, vocab_size) for level in levels], vocab_size=vocab_size, order=int(order))
 
     def _to_tensor(self, array: Ints) -> Tensor:
         return torch.from_numpy(array).to(self._unigrams.device)
+
+
+def _fit_together(levels: Sequence[Mapping[str, Tensor]], vocab_size: int) -> bool:
+    """Whether tensors have the kinds, sizes and order that look-up relies on: a file may come from anybody."""
+    num_before = 1
+    for level in levels:
+        contexts, grams = level["context_keys"], level["gram_keys"]
+        for keys, bound in ((contexts, num_before * vocab_size), (grams, contexts.numel() * vocab_size)):
+            if keys.dtype != torch.int64 or keys.ndim != 1 or bool((keys.diff() <= 0).any()):
+                return False
+            if len(keys) and (int(keys[0]) < 0 or int(keys[-1]) >= bound):
+                return False
+        for numbers, keys in ((level["log_probs"], grams), (level["log_backoffs"], contexts)):
+            if not numbers.is_floating_point() or numbers.shape != keys.shape or not bool((numbers < math.inf).all()):
+                return False
+        num_before = len(contexts)
+    return len(levels[0]["context_keys"]) == 1
 
 
 def _flatten(sequences: Iterable[Sequence[int]], vocab_size: int) -> tuple[Ints, Ints]:

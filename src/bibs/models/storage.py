@@ -106,7 +106,10 @@ def load_metadata(path: Path) -> dict[str, str]:
     """The strings that `save_tensors` was given, read without the tensors."""
     try:
         with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            length = int.from_bytes(file.read(8), "little")
+            if length > path.stat().st_size:  # it would be asked of memory first
+                raise ValueError(f"{path} has no whole header")
+            header = json.loads(file.read(length))
         return dict(header.get("__metadata__", {}))
     except OSError as error:
         raise ValueError(f"{path} could not be read: {error.strerror or error}") from error

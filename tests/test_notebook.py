@@ -1,0 +1,36 @@
+"""The notebook runs from its first cell to its last, and what is committed with it came from such a run.
+
+`BIBS_RUN_NOTEBOOK=write pytest tests/test_notebook.py` writes new outputs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+NOTEBOOK = Path(__file__).parent.parent / "examples" / "tutorial.ipynb"
+
+
+def test_the_committed_outputs_are_of_one_run_from_top_to_bottom_and_small() -> None:
+    assert NOTEBOOK.stat().st_size < 200_000
+    code = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    assert all(cell["outputs"] for cell in code)
+    assert "error" not in {output["output_type"] for cell in code for output in cell["outputs"]}
+
+
+@pytest.mark.skipif("BIBS_RUN_NOTEBOOK" not in os.environ, reason="BIBS_RUN_NOTEBOOK=1, as the gate sets it, runs it")
+def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbclient
+    import nbformat
+
+    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
+    if os.environ["BIBS_RUN_NOTEBOOK"] == "write":
+        for cell in notebook.cells:
+            cell.metadata.pop("execution", None)  # the times of the run
+        nbformat.write(notebook, NOTEBOOK)
