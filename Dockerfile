@@ -11,7 +11,7 @@ COPY LICENSE README.md pyproject.toml ./
 COPY src src
 
 # Where pip finds a torch without CUDA, the image is several GB smaller:
-# docker build --build-arg PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu -t bibs .
+# docker build --build-arg PIP_EXTRA_INDEX_URL=(an index of CPU builds) -t bibs .
 ARG PIP_EXTRA_INDEX_URL
 
 # The bundled model is in the package, so the container needs no network once it is built.
