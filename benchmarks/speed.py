@@ -1,7 +1,7 @@
 """What a method costs and what it gives: captions per second of one core, in float32 and in int8, beside mean S.
 
-500 captions of the validation split with their pictures, B = 5, four rounds, one thread, processor seconds, the least
-of three calls that take turns.
+250 captions of the validation split with their pictures, B = 5, four rounds, one thread, processor seconds, the least
+of two calls that take turns.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from problems import caption_templates_with_pictures, trained_pair
 from bibs import fill_templates
 from bibs.models.int8 import choose_precision, in_precision
 
-NUM_EXAMPLES = 500
-REPEATS = 3
+NUM_EXAMPLES = 250
+REPEATS = 2
 METHODS: dict[str, dict[str, Any]] = {
     "URNN-f": {"method": "forward"},
     "BiRNN-f+b": {"method": "rerank-sum"},
