@@ -94,6 +94,7 @@ def test_words_are_required_and_barred(corpus):
         (["--image", "CORPUS", "a _"], "bibs: `--image`: CORPUS cannot be read as a picture"),
         (["--model", "DAMAGED", "a _"], "bibs: DAMAGED/config.json: `forward`: `hidden_size` must be a whole number"),
         (["--corpus", "CORPUS", "--order", "0", "a _"], "bibs: `--order` must be"),
+        (["--corpus", "CORPUS", "--engine", "ray", "a _"], "bibs: `--engine` needs `--input`"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(corpus, tmp_path, arguments, message):

@@ -187,18 +187,7 @@ class SubwordInfiller:
                 text, spans = template.template.render(words)
             except ValueError:  # odd bytes made white space: these are not so many words
                 continue
-            completion = Completion(
-                text=text,
-                tokens=fill.tokens,
-                spans=spans,
-                score=fill.score,
-                ranking_score=fill.ranking_score,
-                forward_score=fill.forward_score,
-                backward_score=fill.backward_score,
-                rounds=fill.rounds,
-                trace=fill.trace,
-            )
-            completions.setdefault(text, completion)
+            completions.setdefault(text, Completion.of(fill, text, spans))
         return list(completions.values())[:wanted]
 
 

@@ -6,7 +6,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -52,6 +52,20 @@ class Completion:
     words: tuple[Word, ...] = ()  # of `text`, where `alternatives` are asked for
     start_score: float | None = None  # log P_g(START | all words): with the words' `backward`, backward_score
     end_score: float | None = None  # log P_f(END | all words): with the words' `forward`, forward_score
+
+    @staticmethod
+    def of(fill: Fill, text: str, spans: tuple[str, ...]) -> Completion:
+        return Completion(
+            text=text,
+            tokens=fill.tokens,
+            spans=spans,
+            score=fill.score,
+            ranking_score=fill.ranking_score,
+            forward_score=fill.forward_score,
+            backward_score=fill.backward_score,
+            rounds=fill.rounds,
+            trace=fill.trace,
+        )
 
 
 class Infiller:
@@ -316,16 +330,8 @@ class Infiller:
     def _complete(self, template: Template, fill: Fill, reasons: Reasons | None) -> Completion:
         blanks = template.cut(fill.tokens, fill.lengths)
         text, spans = template.render([self.vocabulary.decode(tokens) for tokens in blanks])
-        return Completion(
-            text=text,
-            tokens=fill.tokens,
-            spans=spans,
-            score=fill.score,
-            ranking_score=fill.ranking_score,
-            forward_score=fill.forward_score,
-            backward_score=fill.backward_score,
-            rounds=fill.rounds,
-            trace=fill.trace,
+        return replace(
+            Completion.of(fill, text, spans),
             words=words_of(template, text, fill, reasons, self.vocabulary) if reasons else (),
             start_score=reasons.backward[0] if reasons else None,
             end_score=reasons.forward[-1] if reasons else None,

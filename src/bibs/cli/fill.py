@@ -143,6 +143,8 @@ def fill(
         fill_genome(context, fasta, output)
         return
     refuse_options(context, GENOME_OPTIONS, "needs `--fasta`")
+    if not inputs:
+        refuse_options(context, ("engine", "workers", "address", "shard_rows"), "needs `--input`")
     if model is not None and corpus is not None:
         raise ValueError("`--model` and `--corpus` exclude each other, but both are given")
     if templates and file is not None:
