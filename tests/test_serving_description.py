@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -43,6 +44,15 @@ def test_answers_are_those_that_the_description_promises(address, operation, mod
         case.call_and_validate(base_url=address, excluded_checks=EXCLUDED)
 
     ask()
+
+
+def test_a_stream_of_completions_is_described(address):
+    """Seldom drawn above."""
+    described = create_app(counted()).openapi()["paths"]["/v1/completions"]["post"]["responses"]["200"]["content"]
+    asked = {"prompt": "a man", "suffix": "a wave"}
+    for stream in (False, True):
+        answer = httpx.post(f"{address}/v1/completions", json={**asked, "stream": stream}, trust_env=False, timeout=60)
+        assert answer.headers["content-type"].partition(";")[0] in described
 
 
 def test_every_option_of_the_library_can_be_asked_for():

@@ -135,7 +135,10 @@ def _add_completions(app: FastAPI, service: Service) -> None:
     @app.post(
         COMPLETIONS,
         summary="Fill in the middle: prompt, blank, suffix",
-        responses={200: {"model": schemas.CompletionsAnswer}, **describe_errors(schemas.CompletionErrorAnswer)},
+        responses={
+            200: {"model": schemas.CompletionsAnswer, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+            **describe_errors(schemas.CompletionErrorAnswer),
+        },
         response_class=Response,
         openapi_extra=describe_body("CompletionRequest"),
     )
