@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from commands import run as bibs
+
 CAPTIONS = "A man is riding a wave.\na man is riding a horse\nthe dog is sitting on the beach\n"
 
 
@@ -21,13 +23,6 @@ def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "captions.txt"
     path.write_text(CAPTIONS, encoding="utf-8")
     return path
-
-
-def bibs(*arguments: object, given: bytes = b"") -> tuple[int, list[str], list[str]]:
-    """Exit code, lines of standard output, lines of standard error."""
-    command = [sys.executable, "-c", "from bibs.cli import main; main()", *map(str, arguments)]
-    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=120)
-    return done.returncode, done.stdout.decode().splitlines(), done.stderr.decode().splitlines()
 
 
 def test_an_ngram_pair_is_counted_on_the_spot(corpus):
