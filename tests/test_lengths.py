@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -190,6 +191,15 @@ def test_climbing_goes_up_to_its_bound_and_no_further():
     (fills,) = climbing(5, 2, **rewarded, num_lengths=2).fill("coordinate", **options)
     assert fills[0].lengths == (8, 8)
     assert len(lengths_tried(fills)) == 2
+
+
+@pytest.mark.parametrize("between", [2, 9, 16])
+def test_the_only_lengths_that_have_a_fill_are_found(between):
+    """Every number is followed by the next one alone, so only gaps of two certain lengths can be filled."""
+    steps = torch.roll(torch.eye(20), 1, dims=1)
+    template = [0, Gap(), between, Gap(), 19]
+    (fills,) = fill_templates(MatrixModel(steps), MatrixModel(steps.t()), [template])
+    assert [fill.tokens for fill in fills] == [tuple(range(20))]
 
 
 @laws

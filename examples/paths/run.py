@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from city import City, make_city, make_trips
@@ -54,18 +53,11 @@ class Planner:
         return slots
 
     def solve(self, problems: Sequence[Problem], method: str, num_beams: int = 5) -> list[list[int]]:
-        """A way for each problem. Where the lengths that look best give none, all lengths are tried."""
-        ways = self.search(problems, method=method, num_beams=num_beams)
-        left = [index for index, way in enumerate(ways) if not way]
-        again = self.search([problems[i] for i in left], method=method, num_beams=num_beams, num_lengths=None)
-        for index, way in zip(left, again, strict=True):
-            ways[index] = way
-        return ways
-
-    def search(self, problems: Sequence[Problem], **options: Any) -> list[list[int]]:
+        """A way for each problem, empty where none was found."""
         templates = [self.template(problem) for problem in problems]
         checkpoints = [list(problem) for problem in problems]
-        found = fill_templates(*self.pair, templates, conditions=checkpoints, length_prior=PLAIN, **options)
+        options = {"method": method, "num_beams": num_beams, "length_prior": PLAIN}
+        found = fill_templates(*self.pair, templates, conditions=checkpoints, **options)
         return [list(fills[0].tokens) if fills else [] for fills in found]
 
 

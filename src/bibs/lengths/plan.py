@@ -6,7 +6,8 @@ with the `num_lengths` lengths at which the two models' plain beams join best (j
 Several gaps are tried in all combinations where these are at most `num_lengths` to the power of gaps. Otherwise they
 climb, by searches without rounds: from the best of those combinations in which all gaps are alike, to the best
 neighbour (one gap longer or shorter by a word or two, or a word moved from one to another), as long as that is better,
-for MAX_LAYOUTS combinations at most. Then the `num_lengths` best of all are searched in full.
+for MAX_LAYOUTS combinations at most; as long as nothing at all is found, the others are tried from the shortest on, for
+MAX_HOPELESS at most. Then the `num_lengths` best of all are searched in full.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ from .prior import UNFITTED, LengthPrior, ScoreKind
 
 MAX_LAYOUTS = 40
 """Combinations of lengths that climbing searches at most."""
+
+MAX_HOPELESS = 10 * MAX_LAYOUTS
+"""The same where none of them has a fill: all of two gaps of up to 20 words."""
 
 LengthRule: TypeAlias = Literal["unknown", "paper"]
 
@@ -117,8 +121,11 @@ def climb(
             for fill in reversed(found[index]):
                 worth[index][fill.lengths] = fill.ranking_score - fill.penalty
             best = max(worth[index], key=lambda lengths: worth[index][lengths])
-            fresh = [each for each in neighbours(best) if plan.allows(each) and each not in worth[index]]
-            going[index] = replace(plan, lengths=tuple(fresh[: MAX_LAYOUTS - len(worth[index])]))
+            hopeless = worth[index][best] == -torch.inf
+            others = sorted(itertools.product(*plan.ranges), key=sum) if hopeless else neighbours(best)
+            fresh = (each for each in others if plan.allows(each) and each not in worth[index])
+            room = min(MAX_LAYOUTS, (MAX_HOPELESS if hopeless else MAX_LAYOUTS) - len(worth[index]))
+            going[index] = replace(plan, lengths=tuple(itertools.islice(fresh, max(0, room))))
             if not going[index].lengths:
                 del going[index]
                 order = sorted(worth[index], key=lambda lengths: -worth[index][lengths])
