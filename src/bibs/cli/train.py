@@ -55,9 +55,15 @@ def train(
         str, typer.Option(help="Cuts of the adaptive softmax, such as 500,2000; empty for a dense layer.")
     ] = "500,2000",
     epochs: Annotated[int, typer.Option(help="Times to read all captions.")] = 7,
-    batch_size: Annotated[int, typer.Option(help="Captions a step.")] = 128,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Captions a step; unset: 128, or as few as give an epoch 150 steps, but not below 16."),
+    ] = None,
     learning_rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 2e-3,
-    warmup_steps: Annotated[int, typer.Option(help="Steps until the learning rate is highest.")] = 200,
+    warmup_steps: Annotated[
+        int | None,
+        typer.Option(help="Steps until the learning rate is highest; unset: 200, at most a tenth of all steps."),
+    ] = None,
     weight_decay: Annotated[float, typer.Option(help="Decoupled weight decay.")] = 0.0,
     dropout: Annotated[float, typer.Option(help="Share of units dropped in training.")] = 0.3,
     picture_dropout: Annotated[float, typer.Option(help="Share of pictures withheld in training.")] = 0.1,

@@ -45,6 +45,7 @@ def train_nade(
     record = check_output(output, Record.of(sources, settings, init=init, missing=missing, command=command), resume)
     corpus = sources.read(features, initial.vocabulary if initial else None)
     settings.check_cutoffs(len(corpus.vocabulary))
+    settings = settings.fitted(num_captions=len(corpus.train))
     prepare_output(output, record)  # only now, so that bad data leaves nothing behind
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)
     run = replace(run, missing=missing, name=f"{run.name}, missing {missing}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from bibs.models.cells import GATES
 from bibs.models.recurrent import RecurrentConfig
@@ -12,10 +12,22 @@ from bibs.models.recurrent import RecurrentConfig
 DEFAULT_CUTOFFS = (500, 2000)
 """Of `bibs train`: for vocabularies that have so many words."""
 
+BATCH_SIZES = (128, 16)
+"""The most and the fewest captions a step, where the data decides."""
+
+STEPS_AN_EPOCH = 150
+"""At least, where there are captions enough for batches of the fewest."""
+
+WARMUP_STEPS = 200
+"""At most, where the data decides."""
+
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """The learning rate climbs for `warmup_steps`, then falls in a straight line to zero at the last step.
+
+    What is None is decided by the data, so that few captions make enough steps. `batch_size` is then 128, or as small
+    as gives an epoch 150 steps, but not below 16; `warmup_steps` are 200, or a tenth of all steps where that is less.
 
     A run that is resumed with more `epochs` goes on at the rate that a run of so many epochs has at this step: the rate
     rises there once, to fall to zero at the new last step. So its weights are not those of a run that was given all
@@ -39,9 +51,9 @@ class TrainingSettings:
     weight_dropout: float = 0.0
     word_dropout: float = 0.0
     epochs: int = 7
-    batch_size: int = 128
+    batch_size: int | None = None
     learning_rate: float = 2e-3
-    warmup_steps: int = 200
+    warmup_steps: int | None = None
     weight_decay: float = 0.0
     clip_norm: float = 5.0
     patience: int = 2
@@ -51,10 +63,10 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
         for name in ("hidden_size", "embedding_size", "num_layers", "epochs", "batch_size"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
         for name in ("warmup_steps", "weight_decay", "patience", "seed"):
-            if getattr(self, name) < 0:
+            if getattr(self, name) is not None and getattr(self, name) < 0:
                 raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
         for name in ("learning_rate", "clip_norm"):
             if not getattr(self, name) > 0:
@@ -64,6 +76,13 @@ class TrainingSettings:
                 raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
         if self.cell not in GATES:
             raise ValueError(f"`cell` must be one of {', '.join(GATES)}, but is {self.cell!r}")
+
+    def fitted(self, *, num_captions: int) -> TrainingSettings:
+        """With the batch size that so many captions to train on decide, where nobody else did."""
+        if self.batch_size is not None:
+            return self
+        most, fewest = BATCH_SIZES
+        return replace(self, batch_size=min(most, max(fewest, num_captions // STEPS_AN_EPOCH)))
 
     def model_config(self, *, vocab_size: int, condition_size: int) -> RecurrentConfig:
         return RecurrentConfig(
@@ -88,7 +107,8 @@ class TrainingSettings:
 
     def learning_rate_at(self, step: int, total_steps: int) -> float:
         """The learning rate of step 0, 1, ..., total_steps - 1."""
-        climb = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        warmup_steps = min(WARMUP_STEPS, total_steps // 10) if self.warmup_steps is None else self.warmup_steps
+        climb = min(1.0, (step + 1) / (warmup_steps + 1))
         return self.learning_rate * climb * (1 - step / total_steps)
 
     def fingerprint(self) -> str:

@@ -126,6 +126,7 @@ def train(
     record = check_output(output, Record.of(sources, settings, init=init, command=command), resume)
     corpus = sources.read(features, initial.vocabulary if initial else None)
     settings.check_cutoffs(len(corpus.vocabulary))
+    settings = settings.fitted(num_captions=len(corpus.train))
     team.wait()  # all have looked at the output before it changes
     if team.is_first():
         prepare_output(output, record)  # only now, so that bad data leaves nothing behind
