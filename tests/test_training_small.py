@@ -42,7 +42,7 @@ def test_a_default_run_on_few_lines_learns_more_than_how_often_each_word_stands(
 @pytest.mark.parametrize("num_captions", [1, 50, 950, 5_000, 20_000, 1_000_000])
 @pytest.mark.parametrize("epochs", [2, 7])
 def test_the_learning_rate_becomes_high_however_few_captions_there_are(num_captions: int, epochs: int) -> None:
-    settings = TrainingSettings(epochs=epochs).fitted(num_captions=num_captions)
+    settings = TrainingSettings(epochs=epochs).fitted(num_captions=num_captions, vocab_size=9)
     assert settings.batch_size is not None
     total = epochs * -(-num_captions // settings.batch_size)
     highest = max(settings.learning_rate_at(step, total) for step in range(total))
@@ -53,12 +53,12 @@ def test_the_learning_rate_becomes_high_however_few_captions_there_are(num_capti
     ("num_captions", "batch_size"), [(1, 16), (950, 16), (2_400, 16), (4_800, 32), (19_200, 128), (10**6, 128)]
 )
 def test_few_captions_are_read_in_small_batches(num_captions: int, batch_size: int) -> None:
-    assert TrainingSettings().fitted(num_captions=num_captions).batch_size == batch_size
+    assert TrainingSettings().fitted(num_captions=num_captions, vocab_size=9).batch_size == batch_size
 
 
 def test_large_data_is_read_as_with_the_numbers_that_were_once_fixed() -> None:
-    before = TrainingSettings(batch_size=128, warmup_steps=200)
-    fitted = TrainingSettings().fitted(num_captions=36_600)  # 2,002 steps
+    before = TrainingSettings(cutoffs=(500, 2000), batch_size=128, warmup_steps=200)
+    fitted = TrainingSettings(cutoffs=None).fitted(num_captions=36_600, vocab_size=5_000)  # 2,002 steps
     assert fitted == replace(before, warmup_steps=None)
     for step in (0, 1, 199, 200, 201, 2_001):
         assert fitted.learning_rate_at(step, 2_002) == before.learning_rate_at(step, 2_002)
@@ -66,7 +66,7 @@ def test_large_data_is_read_as_with_the_numbers_that_were_once_fixed() -> None:
 
 def test_what_was_asked_for_is_taken_whatever_the_data(tmp_path: Path) -> None:
     asked = TrainingSettings(batch_size=100, warmup_steps=50)
-    assert asked.fitted(num_captions=10) == asked
+    assert asked.fitted(num_captions=10, vocab_size=9) == asked
     assert asked.learning_rate_at(0, 14) == asked.learning_rate / 51
     for name in ("batch_size", "warmup_steps"):
         with pytest.raises(ValueError, match=f"`{name}` must be at least [01], but is -1"):

@@ -52,8 +52,11 @@ def train(
     layers: Annotated[int, typer.Option(help="Recurrent layers.")] = 1,
     cell: Annotated[str, typer.Option(help="lstm, gru or rnn.")] = "lstm",
     cutoffs: Annotated[
-        str, typer.Option(help="Cuts of the adaptive softmax, such as 500,2000; empty for a dense layer.")
-    ] = "500,2000",
+        str | None,
+        typer.Option(
+            help="Cuts of the adaptive softmax, '' for a dense layer; unset: 500,2000, as far as there are more words."
+        ),
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Times to read all captions.")] = 7,
     batch_size: Annotated[
         int | None,
@@ -120,7 +123,7 @@ def train(
         "embedding_size": embedding,
         "num_layers": layers,
         "cell": cell,
-        "cutoffs": parse_cutoffs(cutoffs),
+        "cutoffs": None if cutoffs is None else parse_cutoffs(cutoffs),
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
