@@ -179,7 +179,8 @@ def test_a_file_that_claims_to_be_large_asks_for_no_memory(load: Callable[[Path]
 
 
 @pytest.mark.parametrize(
-    "header", [b"[" * 100_000, b"[]", b"3", b"\xff"] + [b'{"__metadata__":%s}' % it for it in (b"3", b"[1]", b'{"a":3}')]
+    "header",
+    [b"[" * 100_000, b"[]", b"3", b"\xff"] + [b'{"__metadata__":%s}' % it for it in (b"3", b"[1]", b'{"a":3}')],
 )
 def test_a_header_that_is_none_is_one_line(header: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
