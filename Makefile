@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data),)
 export BIBS_DATA ?= ../shared/data
 endif
 
-.PHONY: demo test coverage fuzz check format docs stranger bench clean
+.PHONY: demo test coverage fuzz fuzz-bytes check format docs stranger bench clean
 
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
@@ -24,6 +24,15 @@ FLOOR ?= 97
 # Files from strangers, for longer than the tests look.
 fuzz: .venv/ready
 	BIBS_FUZZ=2000 OMP_NUM_THREADS=1 timeout 600 $(BIN)/python -m pytest -n 2 tests/test_strangers_files.py
+	$(MAKE) fuzz-bytes FUZZ_SECONDS=300
+
+# The same files and the template language by atheris, where there is one for this Python.
+FUZZ_SECONDS ?= 30
+fuzz-bytes: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
+	if $(BIN)/python -c "import atheris" 2>/dev/null; then \
+	  OMP_NUM_THREADS=1 $(BIN)/python fuzz/fuzz.py any --seconds $(FUZZ_SECONDS); \
+	else echo "fuzz-bytes: left out, there is no atheris for this Python"; fi
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,36 @@ def test_cutoffs_beyond_the_vocabulary_are_refused_before_training(home: Path, t
     with pytest.raises(ValueError, match=r"`cutoffs` must be below the number of words \(1[0-9]\), but hold 100"):
         train(sources, settings, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("missing", [[], ["--missing", 0.5]])
+def test_cutoffs_that_were_typed_must_fit_and_those_that_were_not_are_left_out(
+    missing: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.txt").write_text("a man rides\nthe dog sits down\n" * 20 + "a dog\nthe man\n")
+    small = ["--hidden", 4, "--embedding", 4, "--epochs", 1, "--no-parallel", "--no-calibrate", "--val-share", 0.6]
+    output = tmp_path / "model"
+    command = ["train", "--data", tmp_path / "notes.txt", "--output", output, "--min-count", 1, *small, *missing]
+    assert call(monkeypatch, *command, "--cutoffs", "500,2000") == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "`--cutoffs` must be below the number of words (6), but hold 500" in err
+    assert not output.exists()
+    assert call(monkeypatch, *command) == 0
+    again = ["train", "--output", output, "--resume", "--epochs", 2, "--no-parallel", "--no-calibrate"]
+    assert call(monkeypatch, *again) == 0
+
+
+def test_a_run_that_began_with_cutoffs_beyond_its_words_goes_on(tmp_path: Path) -> None:
+    """Runs of earlier versions were told 500,2000 where nobody had asked for them."""
+    (tmp_path / "notes.txt").write_text("a man rides\nthe dog sits down\n" * 20 + "a dog\nthe man\n")
+    sources = Sources((tmp_path / "notes.txt",), min_count=1, val_share=0.6)
+    settings = TrainingSettings(hidden_size=4, embedding_size=4, epochs=1, cutoffs=(500, 2000))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingSettings, "check_cutoffs", lambda *_: None)
+        train(sources, settings, tmp_path / "model", in_parallel=False)
+    longer = replace(settings, epochs=2)
+    assert len(train(sources, longer, tmp_path / "model", resume=True, in_parallel=False).forward.val_losses) == 2
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,24 @@ def test_a_long_file_shows_its_progress_on_a_terminal_alone(corpus, tmp_path):
     assert on_a_terminal("fill", "--corpus", corpus, "a man is _ a wave")[1] == ""
 
 
+def test_each_line_that_is_typed_at_a_terminal_is_asked_for(corpus):
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "bibs", "fill", "--corpus", str(corpus)]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        for typed in (b"a man is _ a wave\n", b"a __ b\n", b"\x04"):  # the last is Ctrl-D
+            shown = b""
+            while not shown.endswith(b"> "):
+                shown += os.read(ours, 4096)
+            os.write(ours, typed)
+        assert b"line 2: template, character 3" in shown  # what is wrong is said before the next line is asked for
+        assert process.stdout.read().decode().splitlines() == ["a man is riding a wave"]
+        assert process.wait() == 1
+    os.close(ours)
+
+
 def test_ctrl_c_says_how_much_was_answered(corpus, monkeypatch, capsys):
     from bibs.cli import main
 

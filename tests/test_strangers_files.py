@@ -178,6 +178,17 @@ def test_a_file_that_claims_to_be_large_asks_for_no_memory(load: Callable[[Path]
     assert most < 1 << 20
 
 
+@pytest.mark.parametrize(
+    "header",
+    [b"[" * 100_000, b"[]", b"3", b"\xff"] + [b'{"__metadata__":%s}' % it for it in (b"3", b"[1]", b'{"a":3}')],
+)
+def test_a_header_that_is_none_is_one_line(header: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    for load in (load_metadata, load_tensors):
+        assert "is not a whole safetensors file" in said(lambda load=load: load(path))  # type: ignore[misc]
+
+
 def test_what_the_header_of_a_file_says_is_read(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "a.safetensors", metadata={"epoch": "3"})
     assert load_metadata(tmp_path / "a.safetensors") == {"epoch": "3"}

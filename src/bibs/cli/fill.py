@@ -211,10 +211,16 @@ def _batches(templates: list[str] | None, file: Path | None, from_json: bool) ->
         name, source, from_json = str(file), open_bytes(file), from_json or is_json_lines(file)
     elif sys.stdin.isatty():
         print("A template a line, such as: a man _ _ _ a wave   (Ctrl-D ends)", file=sys.stderr)
+    # Where somebody types, each line is asked for once the answers to the last are there.
+    prompt = "> " if not _is_file(file) and sys.stdin.isatty() and sys.stderr.isatty() else ""
     with source:
+        print(prompt, end="", file=sys.stderr, flush=True)
         for rows in read_rows(source, name, as_json=from_json):
             for first in range(0, len(rows), ROWS_AT_ONCE):
                 yield rows[first : first + ROWS_AT_ONCE]
+            print(prompt, end="", file=sys.stderr, flush=True)
+    if prompt:
+        print(file=sys.stderr)  # Ctrl-D leaves the cursor behind the prompt
 
 
 def _is_file(file: Path | None) -> TypeGuard[Path]:

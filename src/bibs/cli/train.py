@@ -52,12 +52,21 @@ def train(
     layers: Annotated[int, typer.Option(help="Recurrent layers.")] = 1,
     cell: Annotated[str, typer.Option(help="lstm, gru or rnn.")] = "lstm",
     cutoffs: Annotated[
-        str, typer.Option(help="Cuts of the adaptive softmax, such as 500,2000; empty for a dense layer.")
-    ] = "500,2000",
+        str | None,
+        typer.Option(
+            help="Cuts of the adaptive softmax, '' for a dense layer; unset: 500,2000, as far as there are more words."
+        ),
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Times to read all captions.")] = 7,
-    batch_size: Annotated[int, typer.Option(help="Captions a step.")] = 128,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Captions a step; unset: 128, or as few as give an epoch 150 steps, but not below 16."),
+    ] = None,
     learning_rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 2e-3,
-    warmup_steps: Annotated[int, typer.Option(help="Steps until the learning rate is highest.")] = 200,
+    warmup_steps: Annotated[
+        int | None,
+        typer.Option(help="Steps until the learning rate is highest; unset: 200, at most a tenth of all steps."),
+    ] = None,
     weight_decay: Annotated[float, typer.Option(help="Decoupled weight decay.")] = 0.0,
     dropout: Annotated[float, typer.Option(help="Share of units dropped in training.")] = 0.3,
     picture_dropout: Annotated[float, typer.Option(help="Share of pictures withheld in training.")] = 0.1,
@@ -114,7 +123,7 @@ def train(
         "embedding_size": embedding,
         "num_layers": layers,
         "cell": cell,
-        "cutoffs": parse_cutoffs(cutoffs),
+        "cutoffs": None if cutoffs is None else parse_cutoffs(cutoffs),
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,

@@ -110,8 +110,11 @@ def load_metadata(path: Path) -> dict[str, str]:
             if length > path.stat().st_size:  # it would be asked of memory first
                 raise ValueError(f"{path} has no whole header")
             header = json.loads(file.read(length))
-        return dict(header.get("__metadata__", {}))
+        found = dict(header.get("__metadata__", {}))
+        if not all(isinstance(value, str) for value in found.values()):
+            raise ValueError(f"{path} holds metadata that are not text")
+        return found
     except OSError as error:
         raise ValueError(f"{path} could not be read: {error.strerror or error}") from error
-    except (ValueError, AttributeError, OverflowError, MemoryError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError) as error:
         raise ValueError(f"{path} is not a whole safetensors file") from error

@@ -78,8 +78,13 @@ class Run:
         return self.direction == "backward"
 
     @property
+    def batch_size(self) -> int:
+        assert self.settings.batch_size is not None  # the settings are fitted to the captions
+        return self.settings.batch_size
+
+    @property
     def steps_per_epoch(self) -> int:
-        return steps_per_epoch(self.train, self.settings.batch_size)
+        return steps_per_epoch(self.train, self.batch_size)
 
     @property
     def total_steps(self) -> int:
@@ -128,7 +133,7 @@ def train_direction(
     meter = _Meter(run, progress, report)
     while not progress.finished and (until is None or len(progress.val_losses) < until):
         epoch, first = divmod(progress.step, run.steps_per_epoch)
-        batches = epoch_batches(run.train, run.settings.batch_size, seed=run.settings.seed, epoch=epoch)
+        batches = epoch_batches(run.train, run.batch_size, seed=run.settings.seed, epoch=epoch)
         for rows in batches[first:]:
             total, count = _train_step(run, model, optimizer, progress.step, rows, features)
             if average is not None:

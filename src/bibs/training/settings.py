@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from bibs.models.cells import GATES
 from bibs.models.recurrent import RecurrentConfig
 
 DEFAULT_CUTOFFS = (500, 2000)
-"""Of `bibs train`: for vocabularies that have so many words."""
+"""Where the data decides: those below the number of words."""
+
+BATCH_SIZES = (128, 16)
+"""The most and the fewest captions a step, where the data decides."""
+
+STEPS_AN_EPOCH = 150
+"""At least, where there are captions enough for batches of the fewest."""
+
+WARMUP_STEPS = 200
+"""At most, where the data decides."""
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """The learning rate climbs for `warmup_steps`, then falls in a straight line to zero at the last step.
+
+    What is None is decided by the data, so that few captions make enough steps. `batch_size` is then 128, or as small
+    as gives an epoch 150 steps, but not below 16; `warmup_steps` are 200, or a tenth of all steps where that is less;
+    `cutoffs` are 500 and 2,000, as far as there are more words.
 
     A run that is resumed with more `epochs` goes on at the rate that a run of so many epochs has at this step: the rate
     rises there once, to fall to zero at the new last step. So its weights are not those of a run that was given all
@@ -33,15 +46,15 @@ class TrainingSettings:
     embedding_size: int = 512
     num_layers: int = 1
     cell: str = "lstm"
-    cutoffs: tuple[int, ...] = ()
+    cutoffs: tuple[int, ...] | None = ()
     dropout: float = 0.3
     picture_dropout: float = 0.1
     weight_dropout: float = 0.0
     word_dropout: float = 0.0
     epochs: int = 7
-    batch_size: int = 128
+    batch_size: int | None = None
     learning_rate: float = 2e-3
-    warmup_steps: int = 200
+    warmup_steps: int | None = None
     weight_decay: float = 0.0
     clip_norm: float = 5.0
     patience: int = 2
@@ -49,12 +62,13 @@ class TrainingSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
+        if self.cutoffs is not None:
+            object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
         for name in ("hidden_size", "embedding_size", "num_layers", "epochs", "batch_size"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, but is {getattr(self, name)}")
         for name in ("warmup_steps", "weight_decay", "patience", "seed"):
-            if getattr(self, name) < 0:
+            if getattr(self, name) is not None and getattr(self, name) < 0:
                 raise ValueError(f"`{name}` must be at least 0, but is {getattr(self, name)}")
         for name in ("learning_rate", "clip_norm"):
             if not getattr(self, name) > 0:
@@ -65,7 +79,18 @@ class TrainingSettings:
         if self.cell not in GATES:
             raise ValueError(f"`cell` must be one of {', '.join(GATES)}, but is {self.cell!r}")
 
+    def fitted(self, *, num_captions: int, vocab_size: int) -> TrainingSettings:
+        """With what captions and words decide in place of None; only the warm-up waits for the number of steps."""
+        batch_size, cutoffs = self.batch_size, self.cutoffs
+        if batch_size is None:
+            most, fewest = BATCH_SIZES
+            batch_size = min(most, max(fewest, num_captions // STEPS_AN_EPOCH))
+        if cutoffs is None:
+            cutoffs = tuple(cutoff for cutoff in DEFAULT_CUTOFFS if cutoff < vocab_size)
+        return replace(self, batch_size=batch_size, cutoffs=cutoffs)
+
     def model_config(self, *, vocab_size: int, condition_size: int) -> RecurrentConfig:
+        assert self.cutoffs is not None  # the settings are fitted to the words
         return RecurrentConfig(
             vocab_size=vocab_size,
             hidden_size=self.hidden_size,
@@ -74,13 +99,14 @@ class TrainingSettings:
             cell=self.cell,
             condition_size=condition_size,
             dropout=self.dropout,
+            # A run of an earlier version may have been told some that do not fit.
             cutoffs=tuple(cutoff for cutoff in self.cutoffs if cutoff < vocab_size),
         )
 
     def check_cutoffs(self, vocab_size: int) -> None:
-        """Those that nobody asked for are left out where they do not fit; any others must fit."""
-        too_high = [cutoff for cutoff in self.cutoffs if cutoff >= vocab_size]
-        if too_high and self.cutoffs != DEFAULT_CUTOFFS:
+        """Those that somebody asked for must fit."""
+        too_high = [cutoff for cutoff in self.cutoffs or () if cutoff >= vocab_size]
+        if too_high:
             raise ValueError(
                 f"`cutoffs` must be below the number of words ({vocab_size}), but hold {too_high[0]} (a lower "
                 "`min_count` keeps more words)"
@@ -88,7 +114,8 @@ class TrainingSettings:
 
     def learning_rate_at(self, step: int, total_steps: int) -> float:
         """The learning rate of step 0, 1, ..., total_steps - 1."""
-        climb = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        warmup_steps = min(WARMUP_STEPS, total_steps // 10) if self.warmup_steps is None else self.warmup_steps
+        climb = min(1.0, (step + 1) / (warmup_steps + 1))
         return self.learning_rate * climb * (1 - step / total_steps)
 
     def fingerprint(self) -> str:
