@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,18 +153,6 @@ def test_cutoffs_that_were_typed_must_fit_and_those_that_were_not_are_left_out(
     assert call(monkeypatch, *command) == 0
     again = ["train", "--output", output, "--resume", "--epochs", 2, "--no-parallel", "--no-calibrate"]
     assert call(monkeypatch, *again) == 0
-
-
-def test_a_run_that_began_with_cutoffs_beyond_its_words_goes_on(tmp_path: Path) -> None:
-    """Runs of earlier versions were told 500,2000 where nobody had asked for them."""
-    (tmp_path / "notes.txt").write_text("a man rides\nthe dog sits down\n" * 20 + "a dog\nthe man\n")
-    sources = Sources((tmp_path / "notes.txt",), min_count=1, val_share=0.6)
-    settings = TrainingSettings(hidden_size=4, embedding_size=4, epochs=1, cutoffs=(500, 2000))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingSettings, "check_cutoffs", lambda *_: None)
-        train(sources, settings, tmp_path / "model", in_parallel=False)
-    longer = replace(settings, epochs=2)
-    assert len(train(sources, longer, tmp_path / "model", resume=True, in_parallel=False).forward.val_losses) == 2
 
 
 @pytest.mark.parametrize(

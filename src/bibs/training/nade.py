@@ -13,7 +13,7 @@ from bibs.models.storage import save_json
 from bibs.training.checkpoint import Progress
 from bibs.training.loop import Report, train_direction
 from bibs.training.normalisation import count_normalisation
-from bibs.training.output import BestKeeper, Losses, check_output, has_checkpoint, prepare_output
+from bibs.training.output import BestKeeper, Losses, check_output, prepare_output
 from bibs.training.record import Record
 from bibs.training.settings import TrainingSettings
 from bibs.training.sources import Sources
@@ -44,8 +44,7 @@ def train_nade(
         settings, size = initial.apply(settings), initial.condition_size(features)
     record = check_output(output, Record.of(sources, settings, init=init, missing=missing, command=command), resume)
     corpus = sources.read(features, initial.vocabulary if initial else None)
-    if not has_checkpoint(output):  # a run that goes on has been checked
-        settings.check_cutoffs(len(corpus.vocabulary))
+    settings.check_cutoffs(len(corpus.vocabulary))
     settings = settings.fitted(num_captions=len(corpus.train), vocab_size=len(corpus.vocabulary))
     prepare_output(output, record)  # only now, so that bad data leaves nothing behind
     run = make_run("nade", corpus, settings, size, output, checkpoint_seconds)

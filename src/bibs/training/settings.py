@@ -99,8 +99,7 @@ class TrainingSettings:
             cell=self.cell,
             condition_size=condition_size,
             dropout=self.dropout,
-            # A run of an earlier version may have been told some that do not fit.
-            cutoffs=tuple(cutoff for cutoff in self.cutoffs if cutoff < vocab_size),
+            cutoffs=self.cutoffs,
         )
 
     def check_cutoffs(self, vocab_size: int) -> None:

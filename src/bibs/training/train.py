@@ -20,7 +20,7 @@ from bibs.training.card import model_card
 from bibs.training.corpus import Corpus
 from bibs.training.loop import DIRECTIONS, Report, Run, mean_loss
 from bibs.training.normalisation import Normalisation, count_normalisation
-from bibs.training.output import BestKeeper, Losses, check_output, has_checkpoint, prepare_output
+from bibs.training.output import BestKeeper, Losses, check_output, prepare_output
 from bibs.training.pair import train_pair
 from bibs.training.record import CHECKPOINTS, Record
 from bibs.training.settings import TrainingSettings
@@ -125,8 +125,7 @@ def train(
         settings, size = initial.apply(settings), initial.condition_size(features)
     record = check_output(output, Record.of(sources, settings, init=init, command=command), resume)
     corpus = sources.read(features, initial.vocabulary if initial else None)
-    if not has_checkpoint(output):  # a run that goes on has been checked
-        settings.check_cutoffs(len(corpus.vocabulary))
+    settings.check_cutoffs(len(corpus.vocabulary))
     settings = settings.fitted(num_captions=len(corpus.train), vocab_size=len(corpus.vocabulary))
     team.wait()  # all have looked at the output before it changes
     if team.is_first():
