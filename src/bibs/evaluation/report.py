@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bibs.evaluation.plots import Plot, load_pyplot, save_plot
+from bibs.evaluation.plots import Plot, load_matplotlib, save_plot
 from bibs.evaluation.results import Results
 from bibs.evaluation.samples import Gallery, picture_source, samples_markdown
 from bibs.evaluation.tables import Entry, Table, to_compact_markdown, to_latex, to_markdown
@@ -51,7 +51,7 @@ class Report:
 
 def require_extras() -> None:
     """Say what is missing for plots and pages before hours of work, not after."""
-    load_pyplot()
+    load_matplotlib()
     load_jinja()
 
 
