@@ -19,7 +19,7 @@ from typing_extensions import Unpack
 from bibs.data import Features, Madlib, read_madlibs
 from bibs.evaluation.comparison import Layout, comparison_report
 from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
-from bibs.evaluation.methods import Filler, NadeSamples
+from bibs.evaluation.methods import Filler, NadeSamples, base_name
 from bibs.evaluation.metrics import measure_sentences, require_metrics
 from bibs.evaluation.pair import Answer, Pair
 from bibs.evaluation.report import Report
@@ -117,7 +117,7 @@ def evaluate_madlibs(
     others: dict[str, Filler] = {name: Retrieval({}, "") for name in pictures}  # to know which are wanted
     if nade:
         others["nade"] = NadeSamples.load(nade, pair.vocabulary)
-    wanted = {method.name for method in settings.parsed_methods(others)}
+    wanted = {base_name(method.key) for method in settings.parsed_methods(others)}
     retrievals = {name: retrieve(each, madlibs, cut.examples) for name, each in pictures.items() if name in wanted}
     notes = [f"{name}: {retrieval.choice}." for name, retrieval in retrievals.items()]
     notes.append(_seen_in_training(madlibs, cut.examples))

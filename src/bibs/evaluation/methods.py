@@ -95,13 +95,9 @@ class Method:
     num_beams: int
     fill: Filler
 
-    @property
-    def name(self) -> str:
-        """Without the beam width."""
-        return base_name(self.key)
-
 
 def base_name(key: str) -> str:
+    """Of a method, without the beam width."""
     return key.partition("@")[0]
 
 

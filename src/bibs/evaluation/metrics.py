@@ -16,12 +16,9 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bibs.evaluation.meteor import Meteor, meteor_score
+from bibs.evaluation.meteor import Floats, Meteor, meteor_score
 from bibs.evaluation.tasks import Example
-
-Floats = NDArray[np.float64]
 
 BLEU_ORDERS = (1, 2, 3, 4)
 SENTENCE_METRICS = ("CIDEr", "METEOR", *(f"Bleu_{order}" for order in BLEU_ORDERS))
@@ -43,6 +40,16 @@ class Measure:
     def resampled(self, weights: Floats) -> Floats:  # (R, n) -> (R,)
         """The value of each resample; `weights` says how often it holds each sentence."""
         return self.of_sums(weights @ self.statistics)
+
+    def __sub__(self, other: Measure) -> Measure:
+        """How far this one is above another of the same sentences: a measure like any other."""
+        if len(self.statistics) != len(other.statistics):
+            raise ValueError(
+                f"`other` must measure the same {len(self.statistics)} sentences, but measures {len(other.statistics)}"
+            )
+        own = self.statistics.shape[1]
+        both = np.concatenate([self.statistics, other.statistics], axis=1)  # (n, k + k')
+        return Measure(both, lambda sums: self.of_sums(sums[..., :own]) - other.of_sums(sums[..., own:]))
 
 
 def measure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,31 +47,25 @@ class Plot:
 
 
 def save_plot(plot: Plot, directory: Path) -> Path:
-    pyplot = load_pyplot()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{plot.name}.png"
-    with pyplot.rc_context(STYLE):
-        figure = plot.draw()
-        figure.savefig(path)
-        pyplot.close(figure)
+    with load_matplotlib().rc_context(STYLE):
+        plot.draw().savefig(path)
     return path
 
 
-def load_pyplot() -> Any:
+def load_matplotlib() -> Any:
     try:
-        import matplotlib
+        return import_module("matplotlib")
     except ImportError:
         raise ValueError('plots need matplotlib: pip install ".[eval]"') from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def make_panels(num_rows: int, num_columns: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, Any]:
-    size = width * num_columns, height * num_rows
-    figure, axes = load_pyplot().subplots(num_rows, num_columns, figsize=size, squeeze=False, layout="constrained")
-    return figure, axes
+    from matplotlib.figure import Figure  # not pyplot's, which keeps every figure until it is told to close it
+
+    figure = Figure(figsize=(width * num_columns, height * num_rows), layout="constrained")
+    return figure, figure.subplots(num_rows, num_columns, squeeze=False)
 
 
 def distinct(rows: Iterable[Row], name: str) -> list[Any]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from bibs.evaluation.plots import Plot, load_pyplot, save_plot
+from bibs.evaluation.plots import Plot, load_matplotlib, save_plot
 from bibs.evaluation.results import Results
 from bibs.evaluation.samples import Gallery, picture_source, samples_markdown
-from bibs.evaluation.tables import Entry, Table, to_compact_markdown, to_latex, to_markdown
+from bibs.evaluation.tables import Column, Table, lay_out, to_compact_markdown, to_latex, to_markdown
 from bibs.models.storage import save_json, write_atomically
 
 WIDEST = 10
@@ -51,7 +52,7 @@ class Report:
 
 def require_extras() -> None:
     """Say what is missing for plots and pages before hours of work, not after."""
-    load_pyplot()
+    load_matplotlib()
     load_jinja()
 
 
@@ -106,11 +107,8 @@ def shown_value(value: object) -> str:
 def _prior_table(prior: Mapping[str, Any] | None) -> Table | None:
     if prior is None:
         return None
-    rows = [
-        (label, (Entry(f"{prior[name]['word']:.2f}"), Entry(f"{prior[name]['sentence']:.2f}")))
-        for name, label in SCORES.items()
-    ]
-    columns = ("a word more", "times log P of the sentence's length")
-    return Table(
-        "How fills of different lengths compare: what is added to a score", (("", columns),), tuple(rows), "score"
-    )
+    title = "How fills of different lengths compare: what is added to a score"
+    rows = [{"score": label, **prior[name]} for name, label in SCORES.items()]
+    columns = [Column("word", "a word more", ".2f")]
+    columns += [Column("sentence", "times log P of the sentence's length", ".2f")]
+    return lay_out(title, rows, columns, line=itemgetter("score"), group=lambda row: "", corner="score", note="")

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bibs.evaluation.bootstrap import NUM_RESAMPLES, Floats, draw_resamples, estimate_difference, estimate_each
-from bibs.evaluation.meteor import Meteor, NoMeteorError
+from bibs.evaluation.bootstrap import NUM_RESAMPLES, draw_resamples, estimate_each
+from bibs.evaluation.meteor import Floats, Meteor, NoMeteorError
 from bibs.evaluation.methods import METHODS, OURS, Method, base_name
 from bibs.evaluation.metrics import METRICS, Measure, measure
 from bibs.evaluation.pair import KNOWN
@@ -118,12 +118,11 @@ def _compare(cell: Cell, measures: dict[str, dict[str, Measure]], weights: Float
     comparisons = []
     for other, theirs in measures.items():
         for name in ours if other != OURS else ():
-            found = estimate_difference(ours[name], theirs[name], weights)
-            difference = {"difference": found.value, "difference_ci": list(found.interval)}
+            found = estimate_each({"difference": ours[name] - theirs[name]}, ["difference"], weights)
             base = abs(theirs[name].value)
-            gain = found.value / base if base > LEAST_BASE else None
+            gain = found["difference"] / base if base > LEAST_BASE else None
             names = {"metric": name, "method": OURS, "other": other}
-            comparisons.append({**cell.where, **names, **difference, "gain": gain})
+            comparisons.append({**cell.where, **names, **found, "gain": gain})
     return comparisons
 
 

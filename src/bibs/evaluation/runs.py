@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,30 +44,25 @@ class Completion(Answer):
     seconds: float  # this one's share of the processor time of its slice: other work on the machine does not count
 
 
-@dataclass(frozen=True)
-class Completing:
-    """Work: fills a slice of a cell's examples by a method, and notes how much processor time that took."""
-
-    pair: Pair
-
-    def __call__(self, cell: Cell, method: Method, examples: Sequence[Example]) -> list[Completion]:
-        began = time.process_time()
-        answers = method.fill(self.pair, examples, method.num_beams, cell.lengths)
-        seconds = (time.process_time() - began) / len(examples)
-        return [
-            Completion(
-                cell=cell.name,
-                method=method.key,
-                key=example.key,
-                image_id=example.image_id,
-                before=" ".join(example.before),
-                after=" ".join(example.after),
-                truth=" ".join(example.blank),
-                seconds=seconds,
-                **vars(answer),
-            )
-            for example, answer in zip(examples, answers, strict=True)
-        ]
+def complete(pair: Pair, cell: Cell, method: Method, examples: Sequence[Example]) -> list[Completion]:
+    """Fill a slice of a cell's examples by a method, and note how much processor time that took."""
+    began = time.process_time()
+    answers = method.fill(pair, examples, method.num_beams, cell.lengths)
+    seconds = (time.process_time() - began) / len(examples)
+    return [
+        Completion(
+            cell=cell.name,
+            method=method.key,
+            key=example.key,
+            image_id=example.image_id,
+            before=" ".join(example.before),
+            after=" ".join(example.after),
+            truth=" ".join(example.blank),
+            seconds=seconds,
+            **vars(answer),
+        )
+        for example, answer in zip(examples, answers, strict=True)
+    ]
 
 
 class Run:
@@ -115,7 +111,7 @@ class Run:
         done = total - sum(len(examples) for _, _, examples in slices)
         show = progress or (lambda *_: None)
         show("filling", "", done, total)
-        for _, completions in do_slices(Completing(pair), slices, min(workers, len(slices))):
+        for _, completions in do_slices(partial(complete, pair), slices, min(workers, len(slices))):
             self._append(completions)
             done += len(completions)
             show("filling", "", done, total)
