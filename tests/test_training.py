@@ -502,7 +502,8 @@ def test_pictures_without_features_are_named_and_counted(sources: Sources, tmp_p
     ids.write_text(json.dumps([100 + row if row in (3, 7, 11) else row for row in range(40)]))
     poor = replace(sources, features=replace(sources.features, ids=ids))
     with pytest.raises(
-        ValueError, match=r"3 of 40 pictures have no features: 3, 7, 11 .*--allow-missing-features"
+        ValueError,
+        match=r"^`features` must hold every picture, but 3 of 40 have none: 3, 7, 11 .*--allow-missing-features",
     ) as error:
         train(poor, SETTINGS, tmp_path / "model", in_parallel=False)
     one_line(error)

@@ -81,11 +81,15 @@ class Features:
     def missing(self, image_ids: Sequence[ImageId]) -> list[ImageId]:
         return [image_id for image_id in dict.fromkeys(image_ids) if image_id not in self._rows]
 
-    def rows(self, image_ids: Sequence[ImageId]) -> NDArray[np.float32]:
+    def require(self, image_ids: Sequence[ImageId], argument: str = "features", remedy: str = "") -> None:
+        """Refuse features, which somebody gave as `argument`, that lack any of these pictures."""
         if missing := self.missing(image_ids):
             named = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
             counts = f"{len(missing)} of {len(set(image_ids))}"
-            raise ValueError(f"`image_ids` must all have features, but {counts} have none: {named}")
+            raise ValueError(f"`{argument}` must hold every picture, but {counts} have none: {named}{remedy}")
+
+    def rows(self, image_ids: Sequence[ImageId]) -> NDArray[np.float32]:
+        self.require(image_ids)
         rows = np.fromiter((self._rows[image_id] for image_id in image_ids), dtype=np.int64)
         vectors = np.asarray(self._vectors[rows], dtype=np.float32)  # (n, size)
         finite = np.isfinite(vectors).all(axis=1)

@@ -69,9 +69,7 @@ class Pictures:
 
     def vectors(self, examples: Sequence[Example]) -> NDArray[np.float64]:  # (n, size)
         keys = [example.key if self.by_box else example.image_id for example in examples]
-        if missing := self.features.missing(keys):
-            name = "box_features" if self.by_box else "features"
-            raise ValueError(f"`{name}` must hold every picture, but {len(missing)} have none: {missing[0]!r}, ...")
+        self.features.require(keys, "box_features" if self.by_box else "features")
         return self.features.rows(keys).astype(np.float64)
 
 

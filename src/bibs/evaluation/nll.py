@@ -110,13 +110,9 @@ def mean_loss(
 def _check_features(features: Features, model: StepModel, image_ids: Sequence[int | str], allow_missing: bool) -> None:
     size = getattr(getattr(model, "config", None), "condition_size", 0)
     if not size:
-        raise ValueError("features were given, but the model was trained without pictures")
+        raise ValueError("`features` must be left out for a model that was trained without pictures, but were given")
     if features.size != size:
-        raise ValueError(f"the model takes image vectors of {size} numbers, but the features have {features.size}")
-    missing = features.missing(image_ids)
-    if missing and not allow_missing:
-        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        raise ValueError(
-            f"{len(missing)} of {len(set(image_ids))} pictures have no features: {shown} "
-            "(score their captions without a picture with --allow-missing-features)"
-        )
+        raise ValueError(f"`features` must be vectors of {size} numbers for this model, but have {features.size}")
+    if not allow_missing:
+        remedy = " (score their captions without a picture with --allow-missing-features)"
+        features.require(image_ids, remedy=remedy)

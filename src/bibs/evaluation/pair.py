@@ -62,10 +62,6 @@ class Pair:
         """
         if features is not None:
             ids = list(dict.fromkeys(example.image_id for example in examples))
-            if missing := features.missing(ids):
-                named = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
-                counts = f"{len(missing)} of {len(ids)}"
-                raise ValueError(f"`features` must hold every picture, but {counts} have none: {named}")
             features = Features(features.rows(ids), ids)
         forward, backward = (in_precision(each, infiller.precision) for each in (infiller.forward, infiller.backward))
         models = forward, backward, infiller.vocabulary

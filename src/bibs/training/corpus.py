@@ -146,10 +146,5 @@ def _check_splits(images: Sequence[CaptionedImage]) -> None:
 
 def _check_features(features: Features, images: Sequence[CaptionedImage]) -> None:
     named = [image.image_id for image in images if image.image_id != ""]
-    missing = features.missing(named)
-    if missing:
-        shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-        raise ValueError(
-            f"{len(missing)} of {len(set(named))} pictures have no features: {shown} "
-            "(train on their captions without a picture with --allow-missing-features)"
-        )
+    remedy = " (train on their captions without a picture with --allow-missing-features)"
+    features.require(named, remedy=remedy)
