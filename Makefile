@@ -58,4 +58,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage site
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz .coverage site

@@ -3,7 +3,7 @@
     pip install ".[fuzz]"
     python fuzz/fuzz.py template --seconds 60    # or another of TARGETS, or `any`: the first byte chooses
 
-A failure prints its traceback and the input, and the exit code is not 0. What was found goes into
+A failure prints its traceback, leaves its input in `.fuzz`, and the exit code is not 0. What was found goes into
 `tests/test_strangers_files.py` as a test.
 """
 
@@ -13,7 +13,6 @@ import argparse
 import io
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +24,9 @@ with atheris.instrument_imports(include=["bibs"]):
     from bibs.models.directory import load_length_prior, load_models
     from bibs.models.storage import load_metadata, load_tensors
 
-PLACE = Path(tempfile.mkdtemp(prefix="bibs-fuzz-"))
+PLACE = Path(".fuzz")
+"""Made anew by each run; an input that failed stays there until the next."""
+
 MODEL = PLACE / "model"
 CORPUS = ["a cat on a mat", "a dog", "the cat sat on the dog"]
 
@@ -64,9 +65,11 @@ def part_of_model(name: str) -> Callable[[bytes], None]:
     """A directory whose other files are in order."""
 
     def check(data: bytes) -> None:
+        whole = (MODEL / name).read_bytes()
         (MODEL / name).write_bytes(data)
         only_one_line(lambda: load_models(MODEL))
         only_one_line(lambda: load_length_prior(MODEL))
+        (MODEL / name).write_bytes(whole)  # the next input may be for another file
 
     return check
 
@@ -119,6 +122,7 @@ def main() -> None:
     parser.add_argument("target", choices=[*TARGETS, "any"])
     parser.add_argument("--seconds", type=int, default=60)
     options = parser.parse_args()
+    shutil.rmtree(PLACE, ignore_errors=True)
     Infiller.from_corpus(CORPUS).save(MODEL)
     check = chosen if options.target == "any" else TARGETS[options.target][0]
     begin = PLACE / "seeds"
@@ -127,10 +131,7 @@ def main() -> None:
         (begin / str(number)).write_bytes(seed)
     limits = [f"-max_total_time={options.seconds}", "-timeout=10", "-rss_limit_mb=4096", "-verbosity=0", "-seed=1"]
     atheris.Setup([sys.argv[0], str(begin), *limits, f"-artifact_prefix={PLACE}/"], check)
-    try:
-        atheris.Fuzz()  # ends the process
-    finally:
-        shutil.rmtree(PLACE, ignore_errors=True)
+    atheris.Fuzz()  # ends the process
 
 
 if __name__ == "__main__":
