@@ -136,7 +136,7 @@ def _add_completions(app: FastAPI, service: Service) -> None:
         COMPLETIONS,
         summary="Fill in the middle: prompt, blank, suffix",
         responses={
-            200: {"model": schemas.CompletionsAnswer, "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+            200: {"model": schemas.CompletionsAnswer, "content": {"text/event-stream": {}}},
             **describe_errors(schemas.CompletionErrorAnswer),
         },
         response_class=Response,
