@@ -305,6 +305,7 @@ def test_each_line_that_is_typed_at_a_terminal_is_asked_for(corpus):
         for typed in (b"a man is _ a wave\n", b"a __ b\n", b"\x04"):  # the last is Ctrl-D
             shown = b""
             while not shown.endswith(b"> "):
+                assert select.select([ours], [], [], 60)[0], f"no prompt after {shown!r}"
                 shown += os.read(ours, 4096)
             os.write(ours, typed)
         assert b"line 2: template, character 3" in shown  # what is wrong is said before the next line is asked for
