@@ -553,7 +553,7 @@ def test_a_checkpoint_of_another_run_is_refused(sources: Sources, tmp_path: Path
     with pytest.raises(ValueError, match="another run: `data` or `texts` hold other captions") as error:
         train(replace(sources, data=(shorter,)), SETTINGS, output, resume=True, in_parallel=False)
     one_line(error)
-    with pytest.raises(ValueError, match="image vectors of 6 numbers, but the features have 7") as error:
+    with pytest.raises(ValueError, match="`features` must be vectors of 6 numbers for this model, but have 7") as error:
         evaluate_likelihood(output, sources.data[0], features=wide.features and wide.features.load())
     one_line(error)
 
