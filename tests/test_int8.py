@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import bibs.infiller
 from bibs import Gap, Infiller, StepModel, fill_templates
+from bibs.cli import main
 from bibs.models import int8
 from bibs.models.int8 import Int8Model, choose_precision
 from bibs.models.ngram import NGramModel
@@ -262,7 +265,8 @@ def test_auto_takes_int8_where_the_processor_has_the_instructions(monkeypatch: p
     vocabulary = Vocabulary.build([[f"w{number}" for number in range(20)]], min_count=1)
     assert len(vocabulary) == 23
     for able, expected in ((True, "int8"), (False, "float32")):
-        monkeypatch.setattr(int8, "has_int8_instructions", lambda able=able: able)
+        for module in (int8, bibs.infiller):
+            monkeypatch.setattr(module, "has_int8_instructions", lambda able=able: able)
         infiller = Infiller(forward=models[0], backward=models[1], vocabulary=vocabulary)
         assert infiller.precision == expected
         assert infiller("w3 _ w4")[0].score == pytest.approx(
@@ -271,8 +275,22 @@ def test_auto_takes_int8_where_the_processor_has_the_instructions(monkeypatch: p
             ].score,
             abs=1e-4,
         )
-    infiller = Infiller(forward=models[0], backward=models[1], vocabulary=vocabulary, precision="int8")
+    with pytest.warns(UserWarning, match="no instructions for it"):
+        infiller = Infiller(forward=models[0], backward=models[1], vocabulary=vocabulary, precision="int8")
     assert infiller.precision == "int8"  # if it must be, though it is slow
+
+
+def test_the_command_says_in_one_line_that_int8_is_slow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bibs.infiller, "has_int8_instructions", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["bibs", "fill", "--precision", "int8", "a dog"])
+    with warnings.catch_warnings(), pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr()
+    assert said.out == "a dog\n"
+    assert said.err.startswith("bibs: `--precision` is int8, but this processor has no instructions")
+    assert said.err.count("\n") == 1
 
 
 def test_torch_says_what_the_processor_has() -> None:

@@ -20,7 +20,7 @@ from bibs.constraints import least_words
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
 from bibs.methods import Options, find_fills, pick_settings, say_if_fewer
 from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
-from bibs.models.int8 import choose_precision, in_precision
+from bibs.models.int8 import choose_precision, has_int8_instructions, in_precision
 from bibs.models.ngram import NGramModel
 from bibs.pictures import PictureReader
 from bibs.search import Fill, StepModel, TracedPass
@@ -104,6 +104,11 @@ class Infiller:
         self.forward = _on_device(forward, device)
         self.backward = _on_device(backward, device)
         self.precision = choose_precision(precision, (self.forward, self.backward))
+        if self.precision == "int8" and not has_int8_instructions():
+            warnings.warn(
+                "`precision` is int8, but this processor has no instructions for it, and float32 is many times as fast",
+                stacklevel=2,
+            )
         self.vocabulary = vocabulary
         self.length_prior = length_prior
         self.max_words = _whole_number("max_words", max_words)

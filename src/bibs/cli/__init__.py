@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -84,15 +85,21 @@ def _as_typed(message: str, arguments: Sequence[str]) -> str:
     return re.sub(r"`(\w+)`", spell, message)
 
 
+def _say(message: str) -> None:
+    """One line for whoever typed the command."""
+    print(f"bibs: {_as_typed(message, sys.argv[1:])}", file=sys.stderr)
+
+
 def main() -> None:
-    """What is wrong with the input is said in one line, with exit code 2."""
+    """What is wrong with the input is said in one line, with exit code 2; a warning is a line, too."""
+    warnings.showwarning = lambda message, *_, **__: _say(str(message))
     try:
         app(prog_name="bibs")
     except BrokenPipeError:  # the reader of a pipe had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (ValueError, OSError) as error:
-        print(f"bibs: {_as_typed(str(error), sys.argv[1:])}", file=sys.stderr)
+        _say(str(error))
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
