@@ -109,8 +109,8 @@ class SubwordInfiller:
             except ValueError as error:
                 raise error if isinstance(templates, str) else ValueError(f"`templates[{place}]`: {error}") from None
         results: list[list[Completion]] = [[] for _ in read]
-        for places, told in self._searched_alike(read, options):
-            found = self._search([read[place] for place in places], method, told)
+        for places, searched in self._searched_alike(read, options):
+            found = self._search([read[place] for place in places], method, searched)
             for place, fills in zip(places, found, strict=True):
                 results[place] = self._complete(read[place], fills, options.get("num_return_sequences", 1))
         if empty := [place for place, found in enumerate(results) if not found]:
@@ -145,8 +145,8 @@ class SubwordInfiller:
                 (known if len(gaps) < 2 else several).append(place)
         all_lengths: Options = {**options, "length_prior": BY_SCORE, "num_lengths": None}
         climbing: Options = {**all_lengths, "num_lengths": 2}
-        told = ((known, all_lengths), (several, climbing), (unknown, options))
-        return [(places, some) for places, some in told if places]
+        groups = ((known, all_lengths), (several, climbing), (unknown, options))
+        return [(places, some) for places, some in groups if places]
 
     def _search(self, templates: Sequence[SubwordTemplate], method: str, options: Options) -> list[list[Fill]]:
         rows: list[Row] = [template.row(self.extra_tokens) for template in templates]
@@ -157,7 +157,7 @@ class SubwordInfiller:
         counts = [[WordCount(*_bounds(blank.gap), blank.joined) for blank in each.blanks] for each in templates]
         begins = torch.tensor(self.tokenizer.begins, device=self.forward.device)
         wanted = options.get("num_return_sequences", 1)
-        told: Options = {
+        searched: Options = {
             **options,
             "num_return_sequences": wanted if wanted == 1 else 2 * wanted,  # two rows of tokens may be one text
             "max_memory": self._memory_for_log_probs(options.get("max_memory", 512), longest),
@@ -171,7 +171,7 @@ class SubwordInfiller:
             banned=self.tokenizer.banned,
             must_include=None,
             subwords=Subwords(begins, counts, max_slots),
-            **told,
+            **searched,
         )
 
     def _memory_for_log_probs(self, max_memory: int, longest: int) -> int:

@@ -119,11 +119,11 @@ class RequiredPhrases(SlotRules):
             behind = self._completed(examples, message)
         words, following = self._words(examples), self.next[examples]  # (m, S, K), (m, S, K+1)
         others = following[:, :, -1:]
-        told = behind.gather(1, others.expand_as(behind))
+        steer = behind.gather(1, others.expand_as(behind))
         moved = behind.gather(2, words).gather(1, following[:, :, :-1])
-        kept = told.gather(2, words)
-        told = told.scatter(2, words, torch.where(self._free(examples, slot), moved, kept))
-        return told + bias[:, None]
+        kept = steer.gather(2, words)
+        steer = steer.scatter(2, words, torch.where(self._free(examples, slot), moved, kept))
+        return steer + bias[:, None]
 
     def candidates(self, examples: Tensor, slot: int, ranked: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
         """The best tokens of no phrase, and all tokens of the phrases."""

@@ -168,8 +168,8 @@ class WordCounts(SlotRules):
                 if any(fit for (fit,) in fits):
                     behind[:, near] = torch.maximum(behind[:, near], message[:, far] + self._zeros(fits, bias))
         counted = self.counted[[place.tally.kind for place in here]][:, None]  # (m, 1, V)
-        told = [self._moved(behind, here, step) for step in (0, 1)]
-        return torch.where(counted, told[1], told[0]) + bias[:, None]
+        uncounted, one_more = (self._moved(behind, here, step) for step in (0, 1))
+        return torch.where(counted, one_more, uncounted) + bias[:, None]
 
     def candidates(self, examples: Tensor, slot: int, ranked: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
         """The best tokens that are counted, and the best that are not: they come to different states."""

@@ -70,8 +70,8 @@ class CausalModel:
         parts = []
         for rows in self._some_rows(len(contexts), longest):
             log_probs, state = self._read(tokens[rows], mask[rows])
-            told = log_probs[:, :-1].gather(2, tokens[rows, 1:, None])[:, :, 0]  # (n, T-1)
-            parts.append((log_probs[:, -1].clone(), state, told.masked_fill(~mask[rows, :-1], 0.0).sum(1)))
+            token_scores = log_probs[:, :-1].gather(2, tokens[rows, 1:, None])[:, :, 0]  # (n, T-1)
+            parts.append((log_probs[:, -1].clone(), state, token_scores.masked_fill(~mask[rows, :-1], 0.0).sum(1)))
         last, states, scores = zip(*parts, strict=True)
         return torch.cat(last), map_state(lambda *tensors: torch.cat(tensors), *states), torch.cat(scores)
 
@@ -94,8 +94,8 @@ class CausalModel:
         scores = []
         for rows in self._some_rows(len(continuations), longest):
             log_probs, _ = self._read(tokens[rows, :-1], mask[rows, :-1], map_state(itemgetter(rows), state))
-            told = log_probs.gather(2, tokens[rows, 1:, None])[:, :, 0]  # (r, T-1)
-            scores.append(told.masked_fill(~mask[rows, 1:], 0.0).sum(1))
+            token_scores = log_probs.gather(2, tokens[rows, 1:, None])[:, :, 0]  # (r, T-1)
+            scores.append(token_scores.masked_fill(~mask[rows, 1:], 0.0).sum(1))
         return torch.cat(scores)
 
     def _some_rows(self, count: int, width: int) -> list[slice]:

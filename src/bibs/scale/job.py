@@ -93,8 +93,8 @@ def fill_files(
     paths = find_tables(sources)
     _check_apart(sources, directory)
     shards = cut(paths, shard_rows)
-    told = {**options, "shard_rows": shard_rows}
-    with engine.ready(), open_output(directory, told, shards, paths) as output:
+    settings = {**options, "shard_rows": shard_rows}
+    with engine.ready(), open_output(directory, settings, shards, paths) as output:
         earlier = {shard.name: done for shard in shards if (done := output.done(shard))}
         left = [shard for shard in shards if shard.name not in earlier]
         summary = Summary(

@@ -48,7 +48,7 @@ class Rules(Protocol):
         ...
 
     def steer(self, examples: Tensor, slot: int, bias: Tensor, message: Tensor | None) -> Tensor:
-        """The bias and what each group (m, S, V) is told by the far side, of which nothing is known yet if None."""
+        """The bias, and the message of the far side to each group (m, S, V); None where there is no far side yet."""
         ...
 
     def candidates(self, examples: Tensor, slot: int, ranked: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
@@ -190,14 +190,15 @@ def _choose(near: Side, slot: int, keys: dict[int, tuple[Frontier, ...]]) -> dic
     ours, *heard = zip(*keys.values(), strict=True)
     rules, device = near.rules, near.tree.device
     examples = torch.tensor(list(keys), device=device)  # (m,)
-    told = [_stack_messages(each) for each in heard]
+    messages = [_stack_messages(each) for each in heard]
+    message = functools.reduce(torch.maximum, messages) if messages else None
     bias = rules.bias(examples, slot)  # (m, V)
-    steer = rules.steer(examples, slot, bias, functools.reduce(torch.maximum, told) if told else None)  # (m, S, V)
+    steer = rules.steer(examples, slot, bias, message)  # (m, S, V)
     ranked = _stack_messages(ours).add_(steer)
     count = min(near.num_beams, near.tree.vocab_size)
     tokens, groups = rules.candidates(examples, slot, ranked, count)  # (m, S, T)
     cut_off = (ranked.gather(2, tokens) == -torch.inf).flatten(1).all(1)
-    if told and bool(cut_off.any()):
+    if message is not None and bool(cut_off.any()):
         # Nothing here connects to the far side's beams. They say nothing of other far sides: go on without them.
         steer = torch.where(cut_off[:, None, None], rules.steer(examples, slot, bias, None), steer)
         tokens, groups = rules.candidates(examples, slot, _stack_messages(ours).add_(steer), count)

@@ -164,7 +164,7 @@ DECIDED_BY = {
 
 def _check_same_run(name: str, run: Run) -> None:
     before, now = (dict(part.split(" ", 1) for part in each.split(", ")) for each in (name, run.name))
-    differences = [told for part, told in DECIDED_BY.items() if before.get(part) != now.get(part)]
+    differences = [difference for part, difference in DECIDED_BY.items() if before.get(part) != now.get(part)]
     if differences or name != run.name:
         raise ValueError(
             f"{run.checkpoint} belongs to another run: {differences[0] if differences else 'its name differs'}; train "
