@@ -85,3 +85,20 @@ def test_training_gives_its_losses_as_json_and_nothing_else(
     for direction in ("forward", "backward"):
         assert result[direction]["val_loss"] == min(result[direction]["val_losses"])
     assert Infiller.from_pretrained(result["output"])("a _ sat")[0].text.startswith("a ")
+
+
+def test_names_are_kept_as_they_were_typed_whatever_they_look_like(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train").write_text("".join(f"ein hund fährt über {k} brücken\n" for k in range(90)))
+    sizes = "--hidden 4 --embedding 4 --epochs 1 --min-count 1 --no-parallel --no-calibrate"
+    monkeypatch.setattr("sys.argv", ["bibs", "train", "--data", "train", "--output", "model[b]", *sizes.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "written to model[b]\n" in capsys.readouterr().out
+    card = Path("model[b]", "model-card.md").read_text()
+    assert "bibs train --data train --output" in card
+    assert "English" not in card
+    assert "picture" not in card.partition("## Validation")[0]

@@ -126,6 +126,17 @@ def test_one_line_in_is_one_object_out_with_an_error_where_there_is_one(corpus, 
     assert err == [f"bibs: {row['error']}" for row in rows if "error" in row]
 
 
+def test_half_a_character_ends_no_stream(corpus):
+    lines = b'{"template": "the \\ud83d _", "id": "\\udfff"}\n{"template": "the _ is"}\n'
+    code, out, err = bibs("fill", "--corpus", corpus, "--from-json", "--json", given=lines)
+    assert (code, err) == (0, [])
+    assert [json.loads(line)["template"] for line in out] == ["the \ud83d _", "the _ is"]
+    assert json.loads(out[0])["id"] == "\udfff"
+    code, out, err = bibs("fill", "--corpus", corpus, "--from-json", given=lines)
+    assert (code, err, len(out)) == (0, [], 2)
+    assert out[0].startswith("the \\ud83d ")
+
+
 def test_in_text_a_bad_line_is_named_and_a_blank_one_is_passed_over(corpus):
     code, out, err = bibs("fill", "--corpus", corpus, given=LINES)
     assert (code, out) == (1, ["a man is riding a wave", "the dog is"])

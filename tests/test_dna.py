@@ -348,6 +348,26 @@ def test_bad_input_is_one_line_at_the_command_line(bibs, arguments, says, tmp_pa
     assert not Path("O").exists()
 
 
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        ("relative.fa", "`--output` must not write over relative.fa, from which it is made"),
+        ("genome.fa.gz", "`--output` must not write over genome.tsv, from which it is made"),
+        ("filled.bed", "`--output` must be the FASTA file, but filled.bed is the name of a table"),
+        ("filled.tsv", "`--output` must be the FASTA file, but filled.tsv is the name of a table"),
+    ],
+)
+def test_what_is_read_is_never_written_over(bibs, output, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    letters = {"genome.fa": ">a\nACGTNNACGT\n", "relative.fa": ">b\nACGTGGACGT\n", "genome.tsv": ">c\nACGT\n"}
+    for name, text in letters.items():
+        (tmp_path / name).write_text(text)
+    arguments = ("--fasta", "genome.fa", "--reference", "relative.fa", "--reference", "genome.tsv", "--output", output)
+    code, errors = bibs(*arguments)
+    assert (code, [line.startswith(f"bibs: {says}") for line in errors]) == (2, [True])
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == letters
+
+
 def test_torch_is_left_with_the_mode_it_had(fill):
     filled(fill, cut(GENOME, (100, 104)))
     assert not torch.is_inference_mode_enabled()

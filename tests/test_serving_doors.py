@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import signal
 import socket
@@ -340,6 +341,9 @@ def test_told_to_end_under_load_the_command_answers_what_it_has_accepted(model_d
         (["--host", "300.1.1.1"], "bibs: `--host` and `--port` must be free, but 300.1.1.1:8017 is not: "),
         (["--cors-origin", "example.org"], "bibs: `--cors-origin` must be origins such as https://example.org, but"),
         (["--max-waiting", "0"], "bibs: `--max-waiting` must be a number above 0, but is 0"),
+        (["--deadline", "inf"], "bibs: `--deadline` must be a number above 0, but is inf"),
+        (["--max-queued-requests", "9"], "bibs: `--max-queued-requests` must come with `--engine ray`, but comes with"),
+        (["--api-key", ""], "bibs: `--api-key` (BIBS_API_KEY) must not be empty"),
         (["--api-key", "schlüssel"], "bibs: `--api-key` must be plain ASCII without white space around it"),
     ],
 )
@@ -348,6 +352,13 @@ def test_what_is_wrong_with_the_command_is_said_in_one_line(arguments, said):
     code, _, errors = run("serve", *arguments, *port)
     assert code == 2
     assert [line.startswith(said) for line in errors] == [True]
+
+
+def test_a_key_that_is_set_to_nothing_does_not_open_the_service():
+    command = [sys.executable, "-m", "bibs", "serve", "--port", "0", "--model", "nowhere"]
+    done = subprocess.run(command, env=os.environ | {"BIBS_API_KEY": ""}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("bibs: `--api-key` (BIBS_API_KEY) must not be empty")
 
 
 def test_a_port_in_use_is_said_before_the_model_is_loaded():

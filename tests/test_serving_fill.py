@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import math
+import threading
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,8 @@ from PIL import Image
 
 from bibs import Completion, Infiller
 from bibs.methods import METHODS
-from served import counted, held, metric, post, seeing, served, wait_until
+from bibs.serving import Limits, ServiceSettings
+from served import PATIENCE, counted, held, metric, post, seeing, served, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +265,27 @@ def test_a_picture_is_measured_before_it_is_decoded(eyes):
     small, large = (post(eyes[0], {"template": "a _", "image": text(broken_png(size))}) for size in (1_000, 10_000))
     assert small.json()["error"].endswith("but cannot be read as one")
     assert large.json()["error"] == "`image` must have at most 16777216 pixels, but has 100000000"
+
+
+def test_the_deadline_counts_the_reading_of_pictures(monkeypatch):
+    infiller, encoder = seeing()
+    begun, gate = threading.Event(), threading.Event()
+    encode = encoder.encode
+
+    def encode_once_told(images):
+        begun.set()
+        assert gate.wait(PATIENCE)
+        return encode(images)
+
+    with served(infiller, ServiceSettings(limits=Limits(deadline_seconds=0.5))) as (address, _):
+        monkeypatch.setattr(encoder, "encode", encode_once_told)
+        try:
+            late = post(address, {"template": "a _", "image": text(png("red"))})
+            assert begun.is_set()
+            assert (late.status_code, late.json()) == (504, {"error": "there was no answer within 0.5 seconds"})
+        finally:
+            gate.set()
+        assert post(address, {"template": "a _"}).status_code == 200
 
 
 def test_a_model_of_words_alone_says_that_it_sees_nothing(address):

@@ -22,6 +22,8 @@ from safetensors.torch import load_file, save_file
 from bibs import Infiller, Template
 from bibs.data import read_captions, read_fasta, read_madlibs, read_rows
 from bibs.models.storage import load_metadata, load_tensors
+from bibs.training import Sources, TrainingSettings
+from bibs.training.record import CHECKPOINTS, Record, load_record, read_settings, read_sources
 from tiny_captions import make_home
 
 fuzz = settings(
@@ -35,6 +37,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=8,
 )
+
+RECORD = dict(Record.of(Sources((Path("notes.txt"),)), TrainingSettings()).options)
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +196,20 @@ def test_a_header_that_is_none_is_one_line(header: bytes, tmp_path: Path) -> Non
 def test_what_the_header_of_a_file_says_is_read(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "a.safetensors", metadata={"epoch": "3"})
     assert load_metadata(tmp_path / "a.safetensors") == {"epoch": "3"}
+
+
+@fuzz
+@given(name=st.sampled_from(sorted(RECORD)), value=JSON)
+def test_any_json_in_the_record_of_a_training_run(name: str, value: object, tmp_path: Path) -> None:
+    place = tmp_path / CHECKPOINTS / "run.json"
+    place.parent.mkdir(exist_ok=True)
+    options = RECORD | {name: value}
+    place.write_text(json.dumps({"options": options, "command": value if name == "data" else [], "earlier_epochs": []}))
+
+    def read() -> None:
+        record = load_record(tmp_path)
+        assert record is not None
+        Record.of(read_sources(record.options), read_settings(record.options), command=record.command)
+        assert record.resumed_by(record) == record
+
+    said(read)

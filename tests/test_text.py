@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bibs.text import Vocabulary, tokenize
+from bibs.text import Template, Vocabulary, tokenize, words_as_typed
 
 law = settings(deadline=None)
 WORD_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789'"
@@ -18,20 +19,59 @@ words = st.text(WORD_CHARACTERS, min_size=1, max_size=4)
 sentences = st.lists(st.lists(words, max_size=8), max_size=8)
 
 
+def is_mark(character: str) -> bool:
+    """An accent or a vowel sign that stands behind its letter."""
+    return unicodedata.category(character) in ("Mn", "Mc", "Me")
+
+
 def slow_tokenize(text: str) -> list[str]:
-    """The rule in words: every other character is a space, then outer apostrophes go."""
-    spaced = "".join(c if c in WORD_CHARACTERS else " " for c in text.lower())
-    return [word.strip("'") for word in spaced.split() if word.strip("'")]
+    """The rule in words: every other character is a space, then outer apostrophes go, and marks without a letter."""
+    spaced = "".join(c if c.isalnum() or c == "'" or is_mark(c) else " " for c in text.lower())
+    words = []
+    for word in spaced.split():
+        while word and not word[0].isalnum():
+            word = word[1:]
+        words.append(unicodedata.normalize("NFC", word.rstrip("'")))
+    return [word for word in words if word]
+
+
+any_text = st.text(st.one_of(st.characters(), st.sampled_from("aZ9' ._éÄßІяनीสี\u0301\u0130\ufe0f")))
 
 
 @law
-@given(st.text(st.one_of(st.characters(), st.sampled_from("aZ9' ._"))))
+@given(any_text)
 def test_tokenize_keeps_runs_of_letters_digits_and_inner_apostrophes(text: str) -> None:
     assert tokenize(text) == slow_tokenize(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Der Müller fährt über die Brücke.", ["der", "müller", "fährt", "über", "die", "brücke"]),
+        ("l'Été, cafe\u0301!", ["l'été", "café"]),
+        ("Мама мыла раму", ["мама", "мыла", "раму"]),
+        ("यह हिन्दी है।", ["यह", "हिन्दी", "है"]),
+        ("snake_case", ["snake", "case"]),
+    ],
+)
+def test_words_of_any_alphabet_stay_whole(text: str, words: list[str]) -> None:
+    assert tokenize(text) == [unicodedata.normalize("NFC", word) for word in words]
+
+
 @law
-@given(st.text())
+@given(any_text)
+def test_what_was_typed_reads_as_the_words_that_it_became(text: str) -> None:
+    assert [tokenize(word) for word in words_as_typed(text)] == [[word] for word in tokenize(text)]
+
+
+@pytest.mark.parametrize("touching", ["é_", "e\u0301_", "я_", "ी_", "_é", "_я"])
+def test_a_blank_stands_apart_from_letters_of_any_alphabet(touching: str) -> None:
+    with pytest.raises(ValueError, match="must stand apart"):
+        Template.parse(f"a {touching} b" if touching[0] == "_" else f"a न{touching} b")
+
+
+@law
+@given(any_text)
 def test_tokenize_of_its_own_words_changes_nothing(text: str) -> None:
     once = tokenize(text)
     assert tokenize(" ".join(once)) == once

@@ -96,7 +96,7 @@ def test_a_run_whose_numbers_the_data_decided_is_resumed_and_takes_more_epochs(
     for direction in ("forward", "backward"):
         weights = [(tmp_path / name / f"{direction}.safetensors").read_bytes() for name in ("whole", "killed")]
         assert weights[0] == weights[1]
-    assert "batches of 16 captions" in (tmp_path / "killed" / "model-card.md").read_text()
+    assert "batches of 16 sentences" in (tmp_path / "killed" / "model-card.md").read_text()
     assert json.loads((tmp_path / "killed" / "config.json").read_text())["training"]["batch_size"] == 16
 
 

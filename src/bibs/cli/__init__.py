@@ -20,7 +20,6 @@ from bibs.cli.train import train
 
 app = typer.Typer(
     name="bibs",
-    help="Fill in the blanks with one left-to-right and one right-to-left model.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -42,7 +41,12 @@ def bibs(
         bool, typer.Option("--version", help="Say the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Fill in the blanks with one left-to-right and one right-to-left model."""
+    """Fill in the blanks with one left-to-right and one right-to-left model.
+
+    Example: bibs fill "a man _ _ _ a wave"
+
+    `bibs fill --help` and the like say more of a command.
+    """
 
 
 app.command()(fill)

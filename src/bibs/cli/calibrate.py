@@ -27,7 +27,9 @@ def calibrate(
         typer.Option(help="A directory for lengths.json, or a .json file; the model directory, unless told."),
     ] = None,
 ) -> None:
-    """Fit what a word more is worth, so that blanks of unknown length (`___`) are neither too short nor too long.
+    """Fit how long `___` is: what a word more is worth.
+
+    Blanks of unknown length are then neither too short nor too long.
 
     Example: bibs calibrate --model models/coco --data dataset_coco.json --features F.npy --feature-ids ids.json
     """
@@ -78,4 +80,4 @@ def show(result: Calibration, place: Path) -> None:
             shares = (f"{share:.1%}" for share in each.within)
             lengths.add_row(f"{removed} %", str(each.n), *shares, f"{each.mean:+.2f}")
         console.print(lengths)
-    console.print(f"Written to {lengths_file(place)}", highlight=False)
+    print(f"Written to {lengths_file(place)}")  # not by rich, which reads [brackets] as markup

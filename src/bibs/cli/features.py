@@ -40,7 +40,9 @@ def features(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Turn pictures into vectors (EfficientNet-Lite0 or -Lite2). A run that was stopped goes on where it was.
+    """Turn pictures into vectors.
+
+    By EfficientNet-Lite0 or -Lite2. A run that was stopped goes on where it was.
 
     Exit code 1 says that some pictures could not be read; each is named, and all others are kept.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import warnings
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
-from bibs.cli.fill_genome import GENOME_OPTIONS, fill_genome, refuse_options
+from bibs.cli.fill_genome import GENOME_OPTIONS, fill_genome
+from bibs.cli.given import refuse_options
 
 if TYPE_CHECKING:
     from bibs.data import Row
@@ -82,7 +82,7 @@ def fill(
         int, typer.Option("--num-return-sequences", "-n", help="Completions per template.")
     ] = 1,
     diversity_penalty: Annotated[
-        float, typer.Option(help="What a word loses for each completion before that holds it: 2 makes them differ.")
+        float, typer.Option(help="What a word loses for each earlier completion that holds it: 2 makes them differ.")
     ] = 0.0,
     num_rounds: Annotated[int, typer.Option(help="Passes each way, at most.")] = 4,
     lengths: Annotated[str, typer.Option(help="How `___` finds its length: unknown, or paper.")] = "unknown",
@@ -145,6 +145,10 @@ def fill(
     refuse_options(context, GENOME_OPTIONS, "needs `--fasta`")
     if not inputs:
         refuse_options(context, ("engine", "workers", "address", "shard_rows"), "needs `--input`")
+    if corpus is None:
+        refuse_options(context, ("order",), "needs `--corpus` or `--fasta`")
+    if num_lengths < 0:
+        raise ValueError(f"`--num-lengths` must be a whole number of at least 1, or 0 for all, but is {num_lengths}")
     if model is not None and corpus is not None:
         raise ValueError("`--model` and `--corpus` exclude each other, but both are given")
     if templates and file is not None:
@@ -260,7 +264,7 @@ class Printer:
         self.shown += 1
         if not (self.as_json or typed or row.error or row.template.strip()):
             return
-        from bibs.scale.answers import answer, error_of
+        from bibs.scale.answers import answer, error_of, json_line
 
         error = error_of(row, found)
         completions = [] if isinstance(found, ValueError) else found
@@ -271,10 +275,15 @@ class Printer:
             said = f"`num_return_sequences` is {self.wanted}, but only {len(completions)} distinct fills were found"
             print(f"bibs: {row.name}: {said}", file=sys.stderr)
         if self.as_json:
-            print(json.dumps(answer(row, found), ensure_ascii=False))
+            print(json_line(answer(row, found), _encoding()))
             return
         if completions and self.scores and self.begun:
             print()
         for completion in completions:
-            print(f"{completion.score:.2f}\t{completion.text}" if self.scores else completion.text)
+            text = completion.text.encode(_encoding(), "backslashreplace").decode(_encoding())
+            print(f"{completion.score:.2f}\t{text}" if self.scores else text)
             self.begun = True
+
+
+def _encoding() -> str:
+    return sys.stdout.encoding or "utf-8"

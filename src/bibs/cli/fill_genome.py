@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from bibs.cli.given import refuse_options, was_given
 from bibs.cli.stopping import begins_anew
 
 GENOME_OPTIONS = ("reference", "length_range", "min_support", "min_identity")
@@ -36,11 +37,12 @@ def fill_genome(context: typer.Context, fasta: Path, output: Path | None) -> Non
         raise ValueError("`--fasta` needs `--reference`, a genome to learn from, but none is given")
     if output is None:
         raise ValueError("`--fasta` needs `--output`, a file to write, but none is given")
-    from bibs.dna import DnaSettings, GapFiller, count_gaps, count_references, fill_fasta
+    from bibs.dna import DnaSettings, GapFiller, check_output, count_gaps, count_references, fill_fasta
 
+    check_output(output, [fasta, *references])
     names = ("max_length", "min_support", "min_identity", "method", "num_beams", "num_rounds")
     options: dict[str, Any] = {name: given[name] for name in names if given[name] is not None}
-    if _was_given(context, "num_lengths"):
+    if was_given(context, "num_lengths"):
         options["num_lengths"] = given["num_lengths"]
     if given["length_range"] is not None:
         options["length_range"] = read_range(given["length_range"])
@@ -54,25 +56,12 @@ def fill_genome(context: typer.Context, fasta: Path, output: Path | None) -> Non
     print(f"{output}: {summary.as_text()}", file=sys.stderr)
 
 
-def refuse_options(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """Say which option, as it was typed, does not go with the others."""
-    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-    for name in names:
-        if _was_given(context, name):
-            raise ValueError(f"`{options[name]}` {why}")
-
-
 def read_range(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
     except ValueError:
         raise ValueError(f"`--length-range` must be two numbers, as 0.8,1.2, but is {text!r}") from None
     return low, high
-
-
-def _was_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 @contextmanager

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bibs.cli.given import refuse_options
+
+KEY = "BIBS_API_KEY"
+
 
 def serve(
+    context: typer.Context,
     model: Annotated[Path | None, typer.Option(help="A model directory; by default the bundled one.")] = None,
     precision: Annotated[
         str, typer.Option(help="Of the search: float32, int8 (faster) or auto. Scores are float32 in any case.")
@@ -17,8 +23,8 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 lets others in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8017,
     api_key: Annotated[
-        str, typer.Option(envvar="BIBS_API_KEY", help="Ask every request for this key; better set in the environment.")
-    ] = "",
+        str | None, typer.Option(envvar=KEY, help="Ask every request for this key; better set in the environment.")
+    ] = None,
     cors_origin: Annotated[
         list[str] | None, typer.Option(help="A page's origin that may ask too, or *; may be repeated.")
     ] = None,
@@ -36,10 +42,14 @@ def serve(
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster; without one, Ray is started here.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and faults alone.")] = False,
 ) -> None:
-    """Serve the page and the HTTP interface, offline, until Ctrl-C.
+    """Serve the page and the HTTP interface until Ctrl-C.
+
+    Nothing is loaded from elsewhere.
 
     Example: bibs serve, then open http://127.0.0.1:8017/
     """
+    if (os.environ.get(KEY) if api_key is None else api_key) == "":
+        raise ValueError(f"`--api-key` ({KEY}) must not be empty: leave it out where anybody may ask")
     from bibs.serving import Limits, ServiceSettings  # first: it says which extra is missing
     from bibs.serving.run import load_infiller, run
 
@@ -48,15 +58,14 @@ def serve(
         limits=Limits(
             waiting=max_waiting, rows=max_rows, body_bytes=max_body, pixels=max_pixels, deadline_seconds=deadline
         ),
-        api_key=api_key,
+        api_key=api_key or "",
         cors_origins=tuple(cors_origin or ()),
         log_text=log_text,
     )
     log_level = "warning" if quiet else "info"
     if engine == "uvicorn":
-        if address is not None or replicas != 1:
-            named = "--address" if address is not None else "--replicas"
-            raise ValueError(f"`{named}` must come with `--engine ray`, but comes with 'uvicorn'")
+        with_ray_alone = ("address", "replicas", "max_queued_requests")
+        refuse_options(context, with_ray_alone, "must come with `--engine ray`, but comes with 'uvicorn'")
         run(model, settings, precision=precision, host=host, port=port, log_level=log_level)
         return
     if engine != "ray":

@@ -99,9 +99,13 @@ def train(
     calibrate: Annotated[bool, typer.Option(help="Fit on `val`, in the end, how long `___` is.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the losses and sizes as JSON instead.")] = False,
 ) -> None:
-    """Train a left-to-right and a right-to-left captioner and write them as a model directory.
+    """Train a pair of models on any text, or on captions.
 
-    Example: bibs train --data dataset_coco.json --features F.npy --feature-ids ids.json --output models/coco
+    One model reads left to right, one right to left. Both are written as a model directory.
+
+    Example: bibs train --data notes.txt --output model
+
+    With pictures: bibs train --data dataset_coco.json --features F.npy --feature-ids ids.json --output models/coco
 
     After Ctrl-C or a kill: bibs train --output models/coco --resume
 
@@ -239,8 +243,9 @@ def parse_cutoffs(text: str) -> tuple[int, ...]:
 
 
 def _arguments() -> list[str]:
-    arguments = [argument for argument in sys.argv[1:] if argument not in ("train", "--resume")]
-    return arguments
+    """What was typed behind `bibs train`, but for what goes on with an earlier run."""
+    typed = sys.argv[2:] if sys.argv[1:2] == ["train"] else sys.argv[1:]
+    return [argument for argument in typed if argument != "--resume"]
 
 
 @contextmanager
@@ -296,8 +301,6 @@ def show_result(result: TrainingResult, output: Path) -> None:
     table = Table("direction", "val loss", "without pictures", "minutes", title="nats per token, END included")
     for name, one in (("forward", result.forward), ("backward", result.backward)):
         table.add_row(name, f"{one.val_loss:.4f}", f"{one.val_loss_without_pictures:.4f}", f"{one.seconds / 60:.1f}")
-    console = Console()
-    console.print(table)
-    console.print(
-        f"{result.vocab_size} words, {result.unknown_share:.2%} of the validation tokens unknown; written to {output}"
-    )
+    Console().print(table)
+    unknown = f"{result.unknown_share:.2%} of the validation tokens unknown"
+    print(f"{result.vocab_size} words, {unknown}; written to {output}")  # not by rich, which reads [brackets] as markup

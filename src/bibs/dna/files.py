@@ -51,6 +51,16 @@ def tables_of(output: Path) -> tuple[Path, Path]:
     return output.with_name(f"{stem}.tsv"), output.with_name(f"{stem}.bed")
 
 
+def check_output(output: Path, sources: Sequence[Path]) -> None:
+    """Refuse an output that would write over what is read, or one of whose files would write over another."""
+    tables = tables_of(output)
+    if output in tables:
+        raise ValueError(f"`output` must be the FASTA file, but {output} is the name of a table that stands beside it")
+    for source in sources:
+        if source.resolve() in [path.resolve() for path in (output, *tables)]:
+            raise ValueError(f"`output` must not write over {source}, from which it is made")
+
+
 def count_gaps(genome: Path) -> int:
     """How many gaps a file has. What is wrong with it is said here, before anything is filled."""
     gaps = 0
@@ -64,9 +74,8 @@ def fill_fasta(
     genome: Path, output: Path, fill: GapFiller, progress: Callable[[int], None] = lambda gaps: None
 ) -> Summary:
     """Write `output` and its two tables, a few records at a time. They appear when they are whole."""
+    check_output(output, [genome])
     paths = (output, *tables_of(output))
-    if genome.resolve() in [path.resolve() for path in paths]:
-        raise ValueError(f"`output` must not write over {genome}, from which it is made")
     parts = [path.with_name(path.name + ".part") for path in paths]
     summary = Summary()
     try:

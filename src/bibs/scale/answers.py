@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -142,6 +143,16 @@ def answer(row: Row, found: list[Completion] | ValueError) -> dict[str, Any]:
             del each[name]
     named = {} if row.id is None else {"id": row.id}
     return {**named, "template": row.template, "completions": filled, **({"error": error} if error else {})}
+
+
+def json_line(answer: dict[str, Any], encoding: str = "utf-8") -> str:
+    """An answer as one line, for people to read; escaped where `encoding` lacks a character, or has but half of it."""
+    line = json.dumps(answer, ensure_ascii=False)
+    try:
+        line.encode(encoding)
+    except UnicodeEncodeError:
+        line = json.dumps(answer)
+    return line
 
 
 def error_of(row: Row, found: list[Completion] | ValueError) -> str:

@@ -7,7 +7,6 @@ The columns of a Parquet file are the fields of a JSON line: `template`, and may
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bibs.data import Row, is_json_lines, read_rows, row_of
 from bibs.data.files import DAMAGED, open_bytes
+from bibs.scale.answers import json_line
 
 if TYPE_CHECKING:
     from bibs.scale.parquet import ParquetRows
@@ -141,12 +141,7 @@ class LineWriter:
 
     def write(self, answers: Sequence[dict[str, Any]]) -> None:
         for each in answers:
-            text = json.dumps(each, ensure_ascii=False)
-            try:
-                line = text.encode()
-            except UnicodeEncodeError:  # half of a character, which JSON can hold and UTF-8 cannot
-                line = json.dumps(each).encode()
-            self._file.write(line + b"\n")
+            self._file.write(json_line(each).encode() + b"\n")
 
     def close(self) -> None:
         self._file.close()

@@ -88,7 +88,12 @@ class Service:
             raise RefusedError(checked.errors[0])
         results: list[list[Completion] | str] = [error or [] for error in checked.errors]
         examples: dict[int, Example] = {}
-        for place, vector in enumerate(await self._vectors(asked, checked, uploads)):
+        try:
+            read = self._vectors(asked, checked, uploads)
+            vectors = await asyncio.wait_for(read, max(0.0, until - time.monotonic()))
+        except asyncio.TimeoutError:
+            raise self._too_late() from None
+        for place, vector in enumerate(vectors):
             if isinstance(vector, ValueError):
                 results[place] = str(vector)
             elif checked.errors[place] is None:
@@ -140,11 +145,13 @@ class Service:
                 return answer.result()  # type: ignore[no-any-return]
             if gone.done():
                 raise ClientGoneError
-            deadline = f"{self.settings.limits.deadline_seconds:g} seconds"
-            raise RefusedError(f"there was no answer within {deadline}", 504)
+            raise self._too_late()
         finally:
             answer.cancel()  # what still waits leaves the queue
             gone.cancel()
+
+    def _too_late(self) -> RefusedError:
+        return RefusedError(f"there was no answer within {self.settings.limits.deadline_seconds:g} seconds", 504)
 
     def _run(self, key: tuple[tuple[str, Any], ...], examples: list[Example]) -> list[list[Completion] | ValueError]:
         texts, vectors, words = zip(*examples, strict=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bibs.search import Gap, OneOf
-from bibs.text.tokeniser import tokenize
+from bibs.text.tokeniser import ends_in_word, tokenize
 from bibs.text.vocabulary import Vocabulary
 
 T = TypeVar("T")
@@ -207,8 +207,7 @@ def _read_mark(text: str, mark: re.Match[str]) -> Gap:
 
 def _check_left(text: str, mark: re.Match[str], before: str, *, is_first: bool) -> None:
     """Refuse a blank that would make one word with what stands before it, apostrophes included."""
-    nearest = before.rstrip("'")[-1:]
-    if nearest.isalnum() or (not nearest and not is_first):
+    if ends_in_word(before) or (not before.rstrip("'") and not is_first):
         raise _touch_error(text, mark)
 
 

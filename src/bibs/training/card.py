@@ -14,7 +14,7 @@ from bibs.training.settings import TrainingSettings
 _CARD = """\
 # {title}
 
-Two recurrent networks of the same captions, one that reads left to right and one that reads right to left, for
+Two recurrent networks of the same {texts}, one that reads left to right and one that reads right to left, for
 filling blanks with Bidirectional Beam Search (Sun, Lee and Batra, CVPR 2017).
 
 ## Network
@@ -24,13 +24,13 @@ special). {picture}{softmax}
 
 ## Data
 
-{captions:,} captions ({tokens:,} tokens an epoch and direction), {with_pictures:,} of them with a picture. Words are
+{captions:,} {texts} ({tokens:,} tokens an epoch and direction){with_pictures}. Words are
 lower case, without punctuation; words seen too rarely in training are `<unk>`.
 {licence}
 ## Training
 
-Maximum likelihood over whole captions, Adam, {epochs} epochs at most, batches of {batch} captions of like length,
-learning rate {rate} falling to zero, dropout {dropout}, pictures withheld {withheld:.0%} of the time, seed {seed}.
+Maximum likelihood over whole {texts}, Adam, {epochs} epochs at most, batches of {batch} {texts} of like length,
+learning rate {rate} falling to zero, dropout {dropout}, {withheld}seed {seed}.
 {dropped}{average}{longer}{minutes:.0f} minutes a direction.
 {command}{before}
 ## Validation loss
@@ -46,11 +46,26 @@ By epoch: left to right {forward_epochs}; right to left {backward_epochs}.
 
 ## Known weaknesses
 
-- It writes the English of short, plain captions and knows little beyond them; other text is far from its data.
-- It repeats the biases of its captions, such as guesses at the sex, age or trade of people in a picture.
-- It names objects that often stand together even where the picture does not show them, and counts badly.
-- Rare words, names, numbers and anything longer than about 20 words are poorly modelled.
+- {style}
+- It repeats the biases of its {texts}{biases}.
+{seen}- Rare words, names, numbers and {long} are poorly modelled.
 """
+
+_CAPTIONS = {
+    "texts": "captions",
+    "style": "It writes the style of short, plain captions and knows little beyond them.",
+    "biases": ", such as guesses at the sex, age or trade of people in a picture",
+    "seen": "- It names objects that often stand together even where a picture does not show them, and counts badly.\n",
+    "long": "anything longer than about 20 words",
+}
+
+_TEXT = {
+    "texts": "sentences",
+    "style": "It writes the style of the text that it was trained on and knows little beyond it.",
+    "biases": "",
+    "seen": "",
+    "long": "sentences longer than those of its text",
+}
 
 _PICTURE = "The picture, a vector of {size}, less the mean of the training pictures, is the first input."
 
@@ -82,8 +97,12 @@ def model_card(
     forward, backward = result["forward"], result["backward"]
     pictured = config.condition_size > 0
     text = " ".join(shlex.quote(_without_folders(word)) for word in record.command)
+    files = [PurePath(path).name.lower() for name in ("data", "texts") for path in record.options[name]]
+    of_coco = any("coco" in file for file in files)
+    kind = "Caption model" if pictured or of_coco else "Text model"
     return _CARD.format(
-        title="COCO caption model" if "coco" in text.lower() else "Caption model",
+        **(_CAPTIONS if pictured or of_coco else _TEXT),
+        title="COCO caption model" if of_coco else kind,
         cell=config.cell.upper(),
         layers=config.num_layers,
         hidden=config.hidden_size,
@@ -93,13 +112,13 @@ def model_card(
         softmax=f"Adaptive softmax, cut at {', '.join(map(str, config.cutoffs))}." if config.cutoffs else "",
         captions=result["train_captions"],
         tokens=result["train_tokens"],
-        with_pictures=result["train_captions_with_pictures"],
-        licence=_COCO_LICENCE.format(encoder=_encoder(config)) if "coco" in text.lower() else "",
+        with_pictures=f", {result['train_captions_with_pictures']:,} of them with a picture" if pictured else "",
+        licence=_COCO_LICENCE.format(encoder=_encoder(config)) if of_coco else "",
         epochs=settings.epochs,
         batch=settings.batch_size,
         rate=settings.learning_rate,
         dropout=settings.dropout,
-        withheld=settings.picture_dropout,
+        withheld=f"pictures withheld {settings.picture_dropout:.0%} of the time, " if pictured else "",
         seed=settings.seed,
         dropped=_DROPPED.format(weights=settings.weight_dropout, words=settings.word_dropout)
         if settings.weight_dropout or settings.word_dropout

@@ -18,6 +18,15 @@ CHECKPOINTS = "training"
 
 RECORD = "run.json"
 
+KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "int | None": (int, type(None)),
+    "tuple[int, ...] | None": (list, type(None)),
+}
+"""By the type of a setting, what JSON has for it."""
+
 FILES = ("data", "texts", "features", "feature_ids", "init")
 """These may have been moved: what they hold is compared by the names of the checkpoints, not where they are."""
 
@@ -80,11 +89,24 @@ def load_record(output: Path) -> Record | None:
     if not path.exists():
         return None
     values = load_json(path)
-    expected = {field.name for field in fields(Record)}
-    known = {*FILES, *(field.name for field in fields(TrainingSettings))}
-    if set(values) != expected or not isinstance(values["options"], dict) or not known <= set(values["options"]):
+    if set(values) != {field.name for field in fields(Record)} or not _are_options(values["options"]):
         raise ValueError(f"{path} is not the record of a training run")
-    return Record(values["options"], tuple(values["command"]), tuple(values["earlier_epochs"]))
+    try:
+        record = Record(values["options"], tuple(map(str, values["command"])), tuple(values["earlier_epochs"]))
+        read_settings(record.options)
+        read_sources(record.options)
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} is not the record of a training run ({error})") from None
+    return record
+
+
+def _are_options(options: Any) -> bool:
+    """Whether what a file holds has every option of a run, each of the kind that JSON has for it."""
+    if not isinstance(options, dict) or not {*FILES, *(field.name for field in fields(TrainingSettings))} <= set(
+        options
+    ):
+        return False
+    return all(type(options[field.name]) in KINDS[str(field.type)] for field in fields(TrainingSettings))
 
 
 def read_sources(options: Mapping[str, Any]) -> Sources:

@@ -4,8 +4,8 @@
 // punctuation that touches it; `word` is what stood there before a click made it a blank, where that is known.
 
 const CHUNK = /(?:\{[^}]*\}|\S)+/g;
-const BLANK = /^([^\p{L}\p{N}_\\]*)(_|_{3,}(?:\{[^}]*\})?)([^\p{L}\p{N}_]*)$/u;
-const WORD = /^([^\p{L}\p{N}]*)(.*?)([^\p{L}\p{N}]*)$/u;
+const BLANK = /^([^\p{L}\p{N}\p{M}_\\]*)(_|_{3,}(?:\{[^}]*\})?)([^\p{L}\p{N}\p{M}_]*)$/u;
+const WORD = /^([^\p{L}\p{N}\p{M}]*)(.*?)([^\p{L}\p{N}\p{M}]*)$/u;
 
 export function parse(text) {
   return (text.match(CHUNK) ?? []).map((chunk) => {
