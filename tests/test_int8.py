@@ -275,6 +275,7 @@ def test_auto_takes_int8_where_the_processor_has_the_instructions(monkeypatch: p
     assert infiller.precision == "int8"  # if it must be, though it is slow
 
 
+@pytest.mark.slow
 def test_torch_says_what_the_processor_has() -> None:
     code = "from bibs.models.int8 import has_int8_instructions; print(has_int8_instructions())"
     environment = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}

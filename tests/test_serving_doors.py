@@ -21,7 +21,7 @@ import pytest
 from bibs.serving import Limits, ServiceSettings
 from bibs.serving import app as app_module
 from commands import run
-from served import counted, held, metric, post, served, wait_until
+from served import CLIENT, counted, get, held, metric, post, served, wait_until
 
 ASKED = {"template": "a man _ a wave"}
 
@@ -33,10 +33,6 @@ def guarded() -> Iterator[str]:
     )
     with served(counted(), settings) as (address, _):
         yield address
-
-
-def get(address: str, path: str, **options: Any) -> httpx.Response:
-    return httpx.get(address + path, trust_env=False, **options)
 
 
 def bearer(key: str, kind: str = "Bearer") -> dict[str, str]:
@@ -73,9 +69,9 @@ def test_health_and_description_need_no_key(guarded):
 def test_only_named_origins_may_ask_from_a_page(guarded):
     ours, other = "https://example.org", "https://example.com"
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
-    allowed = httpx.options(f"{guarded}/v1/fill", headers={"origin": ours, **asks}, trust_env=False)
+    allowed = CLIENT.options(f"{guarded}/v1/fill", headers={"origin": ours, **asks})
     assert allowed.headers["access-control-allow-origin"] == ours
-    refused = httpx.options(f"{guarded}/v1/fill", headers={"origin": other, **asks}, trust_env=False)
+    refused = CLIENT.options(f"{guarded}/v1/fill", headers={"origin": other, **asks})
     assert "access-control-allow-origin" not in refused.headers
     # An error can be read by the page that is allowed to ask.
     assert post(guarded, ASKED, headers={"origin": ours}).headers["access-control-allow-origin"] == ours
@@ -107,7 +103,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(guarded):
 
 def test_a_body_that_does_not_say_is_refused_where_it_is_too_large(guarded):
     pieces = (b"x" * 500 for _ in range(100))
-    response = httpx.post(
+    response = CLIENT.post(
         f"{guarded}/v1/fill", content=pieces, headers={**bearer("secret"), "content-type": "application/json"}
     )
     assert response.status_code == 413
@@ -302,6 +298,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_told_to_end_under_load_the_command_answers_what_it_has_accepted(model_directory):
     process = command("--model", str(model_directory), "--port", "0", "--quiet")
     address = address_of(process)
@@ -367,6 +364,7 @@ sys.meta_path.insert(0, Block())
 """
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_named_and_nothing_else_needs_it():
     code = BLOCK + "sys.argv = ['bibs', 'serve']; from bibs.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -170,6 +170,7 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing(
     assert same(whole.checkpoint, broken.checkpoint)
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_command_loses_nothing(sources: Sources, tmp_path: Path) -> None:
     assert sources.features is not None
     arguments = f"--data {sources.data[0]} --text {sources.texts[0]} --features {sources.features.vectors} "
@@ -204,6 +205,7 @@ def test_kill_9_of_the_command_loses_nothing(sources: Sources, tmp_path: Path) -
     assert not list((output / "training").glob(".*"))
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_in_a_worker_is_one_line_of_the_command(sources: Sources, tmp_path: Path) -> None:
     reckless = replace(SETTINGS, learning_rate=1e30, clip_norm=1e30)  # the loss becomes NaN in the worker
     with pytest.raises(ValueError, match="try a lower `learning_rate`") as error:

@@ -138,6 +138,7 @@ def call(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_what_is_kept_and_what_to_type(sources: Sources, tmp_path: Path) -> None:
     output = tmp_path / "model"
     small = ["--hidden", 6, "--embedding", 6, "--min-count", 1, "--val-share", 0.2, "--patience", 0]
