@@ -13,9 +13,7 @@ from pathlib import Path
 STREAMS = {0: ("in", os.O_RDONLY), 1: ("out", os.O_WRONLY | os.O_CREAT), 2: ("err", os.O_WRONLY | os.O_CREAT)}
 
 WARM = multiprocessing.get_context("forkserver")
-WARM.set_forkserver_preload(
-    ["bibs.cli.fill", "bibs.cli.serve", "bibs.evaluation.captions", "bibs.infiller", "bibs.serving", "torch._dynamo"]
-)
+WARM.set_forkserver_preload(["bibs.cli.fill", "bibs.evaluation.captions", "bibs.infiller", "torch._dynamo"])
 """The last is imported by torch itself, where weights are read."""
 
 

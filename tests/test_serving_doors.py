@@ -20,7 +20,6 @@ import pytest
 
 from bibs.serving import Limits, ServiceSettings
 from bibs.serving import app as app_module
-from commands import run
 from served import CLIENT, counted, get, held, metric, post, served, wait_until
 
 ASKED = {"template": "a man _ a wave"}
@@ -340,16 +339,16 @@ def test_told_to_end_under_load_the_command_answers_what_it_has_accepted(model_d
         (["--api-key", "schlüssel"], "bibs: `--api-key` must be plain ASCII without white space around it"),
     ],
 )
-def test_what_is_wrong_with_the_command_is_said_in_one_line(arguments, said):
+def test_what_is_wrong_with_the_command_is_said_in_one_line(bibs, arguments, said):
     port = [] if "--port" in arguments or "--host" in arguments else ["--port", "0"]
-    code, _, errors = run("serve", *arguments, *port)
+    code, _, errors = bibs("serve", *arguments, *port)
     assert code == 2
     assert [line.startswith(said) for line in errors] == [True]
 
 
-def test_a_port_in_use_is_said_before_the_model_is_loaded():
+def test_a_port_in_use_is_said_before_the_model_is_loaded(bibs):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, _, errors = run("serve", "--port", taken.getsockname()[1], "--model", "nowhere")
+        code, _, errors = bibs("serve", "--port", taken.getsockname()[1], "--model", "nowhere")
     assert code == 2
     assert "Address already in use" in errors[0]
 

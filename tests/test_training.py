@@ -411,6 +411,7 @@ def test_vectors_that_fill_all_directions_alike_have_no_axes() -> None:
     assert count_normalisation(Features(noise[:, :40], range(1100)), range(1100)).axes is None
 
 
+@pytest.mark.slow
 def test_real_vectors_of_the_two_encoders_are_told_apart() -> None:
     coco = Path(os.environ.get("BIBS_DATA", "")) / "coco"
     if not (coco / "features_efficientnet_lite2_rms.npy").exists():
