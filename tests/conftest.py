@@ -1,15 +1,37 @@
-"""One service and one Chromium for all tests of the page."""
+"""One service and one Chromium for all tests of the page; `bibs` in the process of the tests."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from browsing import FLAGS, free_port, serving, settle
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, and need not be looked through each time that Python looks for garbage."""
+    gc.freeze()
+
+
+@pytest.fixture
+def bibs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """`bibs` with arguments, in this process: exit code, lines of standard output, lines of standard error."""
+    from bibs.cli import main
+
+    def call(*arguments: object) -> tuple[int, list[str], list[str]]:
+        monkeypatch.setattr(sys, "argv", ["bibs", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out.splitlines(), err.splitlines()
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -103,8 +104,7 @@ def served(
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started and thread.is_alive():
-        pass
+    wait_until(lambda: server.started or not thread.is_alive())
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}", server
@@ -113,17 +113,27 @@ def served(
         thread.join(PATIENCE)
 
 
+CLIENT = httpx.Client(timeout=PATIENCE, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+"""One for all, since to make one takes longer than most requests; each request has a connection of its own."""
+
+
 def post(address: str, body: dict[str, Any], path: str = "/v1/fill", **options: Any) -> httpx.Response:
-    return httpx.post(address + path, json=body, timeout=PATIENCE, trust_env=False, **options)
+    return CLIENT.post(address + path, json=body, **options)
+
+
+def get(address: str, path: str, **options: Any) -> httpx.Response:
+    return CLIENT.get(address + path, **options)
 
 
 def metric(address: str, name: str) -> float:
-    text = httpx.get(address + "/metrics", trust_env=False).text
+    text = get(address, "/metrics").text
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(100_000):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         if condition():
             return
+        time.sleep(0.002)
     raise AssertionError("it never came true")

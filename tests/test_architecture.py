@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import subprocess
 import sys
@@ -56,11 +57,16 @@ def folder_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@functools.cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported_names(path: Path) -> set[str]:
     """What a file imports from us, in whatever way it is written."""
     package = ["bibs", *path.relative_to(PACKAGE).parts[:-1]]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -94,7 +100,7 @@ def test_search_imports_torch_and_the_standard_library_alone():
     import sys
 
     for path in (PACKAGE / "search").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Import):
                 roots = {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -123,7 +129,7 @@ def test_ray_and_pyarrow_are_imported_by_their_own_files_alone_and_these_where_t
     owners = {"ray": {"scale/on_ray.py", "scale/serving.py"}, "pyarrow": {"scale/parquet.py"}}
     inner = {name: f"bibs.{name.removesuffix('.py').replace('/', '.')}" for names in owners.values() for name in names}
     here = str(path.relative_to(PACKAGE))
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parse(path)
     for node in ast.walk(tree):
         names = {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
         names |= {node.module or ""} if isinstance(node, ast.ImportFrom) else set()

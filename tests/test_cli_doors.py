@@ -46,6 +46,7 @@ def test_a_program_can_read_the_answer(name: str) -> None:
     assert "--json" in COMMANDS[name]
 
 
+@pytest.mark.slow
 def test_the_shell_completes_commands_and_options() -> None:
     def complete(typed: str) -> list[str]:
         asked = {"_BIBS_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}

@@ -143,6 +143,7 @@ def test_in_text_a_bad_line_is_named_and_a_blank_one_is_passed_over(corpus):
     assert [line.split(":")[1].strip() for line in err] == ["standard input, line 3", "standard input, line 4"]
 
 
+@pytest.mark.slow
 def test_each_line_of_a_pipe_is_answered_before_the_next_one_comes(corpus):
     command = [sys.executable, "-c", "from bibs.cli import main; main()", "fill", "--corpus", str(corpus)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -271,7 +272,8 @@ def test_each_row_has_its_own_picture(tmp_path):
     assert code == 1
     assert err == [f"bibs: {answers[2]['error']}"]
     assert f"line 3: `image`: {tmp_path / 'none.png'} cannot be read as a picture" in answers[2]["error"]
-    alone = [Infiller.from_pretrained()(template, images=image) for image in (*pictures, None)]
+    infiller = Infiller.from_pretrained()
+    alone = [infiller(template, images=image) for image in (*pictures, None)]
     assert [answers[k]["completions"][0]["text"] for k in (0, 1, 3, 4)] == [alone[k][0].text for k in (0, 1, 2, 0)]
     assert len({answers[k]["completions"][0]["score"] for k in (0, 1, 3)}) == 3
 
@@ -293,6 +295,7 @@ def on_a_terminal(*arguments: object) -> tuple[bytes, str]:
     return out, shown.decode()
 
 
+@pytest.mark.slow
 def test_a_long_file_shows_its_progress_on_a_terminal_alone(corpus, tmp_path):
     (tmp_path / "templates.txt").write_text("a man is _ a wave\n" * 40 + "a __ b")
     arguments = ["fill", "--corpus", corpus, "--file", tmp_path / "templates.txt"]
@@ -306,6 +309,7 @@ def test_a_long_file_shows_its_progress_on_a_terminal_alone(corpus, tmp_path):
     assert on_a_terminal("fill", "--corpus", corpus, "a man is _ a wave")[1] == ""
 
 
+@pytest.mark.slow
 def test_each_line_that_is_typed_at_a_terminal_is_asked_for(corpus):
     import pty
 
@@ -363,6 +367,7 @@ def test_the_program_says_its_version_and_helps():
         assert any("Usage:" in line for line in out)
 
 
+@pytest.mark.slow
 def test_python_runs_the_package():
     command = [sys.executable, "-m", "bibs", "--version"]
     done = subprocess.run(command, capture_output=True, check=True, timeout=120)

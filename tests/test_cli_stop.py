@@ -97,6 +97,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_workers_are_started_is_late_but_not_lost_and_they_never_hear_it(tmp_path):
     (tmp_path / "start.py").write_text(INTERRUPTED_WHILE_STARTING)
     done = subprocess.run([sys.executable, tmp_path / "start.py"], capture_output=True, text=True, check=False)

@@ -389,6 +389,7 @@ def test_a_bad_derived_line_gives_one_clear_line(tmp_path: Path, change: dict[st
 # The real files
 
 
+@pytest.mark.slow
 def test_the_real_karpathy_file_has_its_stated_counts_tokens_and_features(real: Path) -> None:
     path = real / "coco/dataset_coco.json"
     images = list(read_captions(path))
@@ -406,6 +407,7 @@ def test_the_real_karpathy_file_has_its_stated_counts_tokens_and_features(real: 
     assert features.missing([image.image_id for image in images]) == []
 
 
+@pytest.mark.slow
 def test_the_real_text_and_json_lines_have_their_stated_counts(real: Path) -> None:
     assert sum(1 for _ in read_captions(real / "coco/captions_without_images.txt")) == 77_822
     flickr = list(read_captions(real / "flickr30k/captions.jsonl"))

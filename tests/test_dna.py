@@ -142,6 +142,7 @@ def test_the_claims_are_the_models_own_probabilities(fill):
     assert result.identity == pytest.approx(sum(shares) / len(shares), rel=0.02)
 
 
+@pytest.mark.slow
 def test_gaps_of_a_real_genome_are_mostly_filled_right():
     data = Path(os.environ.get("BIBS_DATA", "no data")) / "dna"
     if not data.is_dir():

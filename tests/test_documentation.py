@@ -15,6 +15,17 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.fixture(autouse=True)
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No code on a page asks for METEOR by name, and Java takes long to start it."""
+    from bibs.evaluation import meteor
+
+    def refuse() -> None:
+        raise meteor.NoMeteorError("no Java")
+
+    monkeypatch.setattr(meteor, "_find_java", refuse)
+
+
+@pytest.fixture(autouse=True)
 def methods_as_they_were() -> Iterator[None]:
     """A page may enter methods of its own."""
     from bibs.evaluation import METHODS

@@ -62,12 +62,14 @@ def test_golden_cider_and_bleu() -> None:
     assert statistics[:, 0] == pytest.approx(np.array(GOLDEN_CIDER), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_golden_meteor(meteor: Meteor) -> None:
     each = measure_sentences(SENTENCES, REFERENCES, meteor=meteor)["METEOR"]
     assert each.value == pytest.approx(GOLDEN["METEOR"], abs=1e-9)
     assert meteor_score(each.statistics) == pytest.approx(np.array(GOLDEN_METEOR), abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(pairs, st.integers(0, 2**32 - 1))
 def test_a_resample_of_counts_equals_scoring_the_resampled_sentences(

@@ -179,6 +179,7 @@ def test_a_killed_run_goes_on_to_the_same_completions(
         assert row["CIDEr_ci"] == pytest.approx(expected["CIDEr_ci"])
 
 
+@pytest.mark.slow
 def test_two_processes_fill_what_one_fills(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: Finished
 ) -> None:
@@ -417,6 +418,7 @@ def test_the_report_says_what_is_true_of_the_methods_that_were_run(home: Path, t
     assert len(tables) == len(set(tables))
 
 
+@pytest.mark.slow
 def test_no_column_of_a_report_is_cut_off_on_a_page_of_1280_pixels(chromium: Any, tmp_path: Path) -> None:
     """The widest table that is not split: what BiBS gains by three metrics at three shares of words removed."""
     entries = (Entry("+0.523", "[+0.041, +1.107]", gain="+100.9%"),) * 9

@@ -376,6 +376,7 @@ def start_writer(folder: Path, limit: int = 0) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9")
 def test_kill_9_loses_nothing_that_was_said_to_be_kept(tmp_path: Path) -> None:
     for moment in (3, 30):
@@ -393,6 +394,7 @@ def test_kill_9_loses_nothing_that_was_said_to_be_kept(tmp_path: Path) -> None:
     assert is_whole(tmp_path / "s") == list(range(120))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on file sizes to stand for a full disk")
 def test_a_write_that_the_system_cuts_short_keeps_all_before(tmp_path: Path) -> None:
     # 128 bytes of header and ten vectors of six bytes fit, and half an eleventh.

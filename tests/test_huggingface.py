@@ -101,6 +101,7 @@ def test_a_text_longer_than_the_positions_is_refused():
         model.start([[START] * 40])
 
 
+@pytest.mark.slow
 def test_importing_bibs_imports_no_transformers():
     code = "import sys, bibs, bibs.infiller, bibs.models.huggingface; sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -219,11 +219,10 @@ class Copy:
         self.start, self.step = self.copy.start, self.copy.step
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.5, np.inf])
 @pytest.mark.parametrize(("method", "feature"), [case for case in CASES if case[1] != "zeros"])
 @settings(max_examples=2, deadline=None)
-@given(data=st.data())
-def test_whatever_the_passes_see_the_exact_model_scores_the_answers(method, feature, margin, data) -> None:
+@given(data=st.data(), margin=st.sampled_from([0.5, 0.0, np.inf]))
+def test_whatever_the_passes_see_the_exact_model_scores_the_answers(method, feature, data, margin) -> None:
     problem = data.draw(problems(feature))
     options = {"num_beams": 3, "num_rounds": 2}
     found = problem.with_models(lambda model: Copy(model, margin)).fill(method, **options)
@@ -293,6 +292,7 @@ def test_the_command_says_in_one_line_that_int8_is_slow(
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_torch_says_what_the_processor_has() -> None:
     code = "from bibs.models.int8 import has_int8_instructions; print(has_int8_instructions())"
     environment = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}

@@ -311,6 +311,7 @@ def test_a_condition_is_refused_rather_than_ignored() -> None:
         model.start([[0]], torch.zeros(1, 3))
 
 
+@pytest.mark.slow
 def test_longer_n_grams_predict_real_captions_better() -> None:
     path = Path(os.environ.get("BIBS_DATA", "../shared/data")) / "coco" / "captions_without_images.txt"
     if not path.exists():

@@ -22,6 +22,8 @@ import bibs
 from bibs.text import Template
 from browsing import settle
 
+pytestmark = pytest.mark.slow
+
 STATIC = Path(bibs.__file__).parent / "serving" / "static"
 INDEX = STATIC / "index.html"
 METHODS = ("forward", "backward", "bibs")

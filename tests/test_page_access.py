@@ -12,6 +12,8 @@ import pytest
 import bibs
 from browsing import settle
 
+pytestmark = pytest.mark.slow
+
 STATIC = Path(bibs.__file__).parent / "serving" / "static"
 NAMED = {"button", "textbox", "radio", "checkbox", "slider", "combobox", "image", "link", "dialog", "table", "group"}
 EVERYTHING_OPEN = "#passes=open&picture=none&methods=forward,bibs&num_return_sequences=2&bad_words=window"

@@ -205,6 +205,7 @@ def test_the_options_of_a_job_are_all_that_decides_its_answers(corpus):
     assert one.named() != before
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_nothing_but_its_time(tmp_path):
     source = write_lines(tmp_path / "rows.jsonl", ROWS)
     loader = Echo(tmp_path, deadly=30, deaths=1)
@@ -214,6 +215,7 @@ def test_a_killed_worker_costs_nothing_but_its_time(tmp_path):
     assert (summary.filled, summary.failures) == (50, [])
 
 
+@pytest.mark.slow
 def test_a_shard_that_ends_every_worker_is_left_out_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr("bibs.scale.local.TRIES", 1)
     source = write_lines(tmp_path / "rows.jsonl", ROWS[:20])

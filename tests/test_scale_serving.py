@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 
 from bibs import Infiller
 from bibs.cli import main
-from served import counted, held, post, served
+from served import counted, get, held, post, served
 
 pytest.importorskip("ray.serve", reason="needs the extra: pip install '.[ray]'")
 from bibs.scale.serving import Replicas, ServeQueue, serving_on_ray
@@ -83,8 +82,8 @@ def test_ray_serve_answers_as_the_service_alone_does(on_ray, expected):
     with ThreadPoolExecutor(4) as threads:
         some = threads.map(lambda template: post(on_ray, {"template": template}), ["a _", "a horse _", "_ is", "_ man"])
         assert [answer.status_code for answer in some] == [200, 500, 200, 200]
-    assert httpx.get(on_ray + "/readyz", trust_env=False).json() == {"status": "ready"}
-    page = httpx.get(on_ray, trust_env=False)
+    assert get(on_ray, "/readyz").json() == {"status": "ready"}
+    page = get(on_ray, "/")
     assert "content-security-policy" in page.headers
     assert "<html" in page.text
     assert post(on_ray, {"template": "_ " * 5_000}).status_code == 413

@@ -21,8 +21,7 @@ import pytest
 
 from bibs.serving import Limits, ServiceSettings
 from bibs.serving import app as app_module
-from commands import run
-from served import counted, held, metric, post, served, wait_until
+from served import CLIENT, counted, get, held, metric, post, served, wait_until
 
 ASKED = {"template": "a man _ a wave"}
 
@@ -34,10 +33,6 @@ def guarded() -> Iterator[str]:
     )
     with served(counted(), settings) as (address, _):
         yield address
-
-
-def get(address: str, path: str, **options: Any) -> httpx.Response:
-    return httpx.get(address + path, trust_env=False, **options)
 
 
 def bearer(key: str, kind: str = "Bearer") -> dict[str, str]:
@@ -74,9 +69,9 @@ def test_health_and_description_need_no_key(guarded):
 def test_only_named_origins_may_ask_from_a_page(guarded):
     ours, other = "https://example.org", "https://example.com"
     asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
-    allowed = httpx.options(f"{guarded}/v1/fill", headers={"origin": ours, **asks}, trust_env=False)
+    allowed = CLIENT.options(f"{guarded}/v1/fill", headers={"origin": ours, **asks})
     assert allowed.headers["access-control-allow-origin"] == ours
-    refused = httpx.options(f"{guarded}/v1/fill", headers={"origin": other, **asks}, trust_env=False)
+    refused = CLIENT.options(f"{guarded}/v1/fill", headers={"origin": other, **asks})
     assert "access-control-allow-origin" not in refused.headers
     # An error can be read by the page that is allowed to ask.
     assert post(guarded, ASKED, headers={"origin": ours}).headers["access-control-allow-origin"] == ours
@@ -108,7 +103,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(guarded):
 
 def test_a_body_that_does_not_say_is_refused_where_it_is_too_large(guarded):
     pieces = (b"x" * 500 for _ in range(100))
-    response = httpx.post(
+    response = CLIENT.post(
         f"{guarded}/v1/fill", content=pieces, headers={**bearer("secret"), "content-type": "application/json"}
     )
     assert response.status_code == 413
@@ -303,6 +298,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_told_to_end_under_load_the_command_answers_what_it_has_accepted(model_directory):
     process = command("--model", str(model_directory), "--port", "0", "--quiet")
     address = address_of(process)
@@ -347,9 +343,9 @@ def test_told_to_end_under_load_the_command_answers_what_it_has_accepted(model_d
         (["--api-key", "schlüssel"], "bibs: `--api-key` must be plain ASCII without white space around it"),
     ],
 )
-def test_what_is_wrong_with_the_command_is_said_in_one_line(arguments, said):
+def test_what_is_wrong_with_the_command_is_said_in_one_line(bibs, arguments, said):
     port = [] if "--port" in arguments or "--host" in arguments else ["--port", "0"]
-    code, _, errors = run("serve", *arguments, *port)
+    code, _, errors = bibs("serve", *arguments, *port)
     assert code == 2
     assert [line.startswith(said) for line in errors] == [True]
 
@@ -361,9 +357,9 @@ def test_a_key_that_is_set_to_nothing_does_not_open_the_service():
     assert done.stderr.startswith("bibs: `--api-key` (BIBS_API_KEY) must not be empty")
 
 
-def test_a_port_in_use_is_said_before_the_model_is_loaded():
+def test_a_port_in_use_is_said_before_the_model_is_loaded(bibs):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, _, errors = run("serve", "--port", taken.getsockname()[1], "--model", "nowhere")
+        code, _, errors = bibs("serve", "--port", taken.getsockname()[1], "--model", "nowhere")
     assert code == 2
     assert "Address already in use" in errors[0]
 
@@ -378,6 +374,7 @@ sys.meta_path.insert(0, Block())
 """
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_named_and_nothing_else_needs_it():
     code = BLOCK + "sys.argv = ['bibs', 'serve']; from bibs.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

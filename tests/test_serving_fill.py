@@ -19,7 +19,7 @@ from PIL import Image
 from bibs import Completion, Infiller
 from bibs.methods import METHODS
 from bibs.serving import Limits, ServiceSettings
-from served import PATIENCE, counted, held, metric, post, seeing, served, wait_until
+from served import CLIENT, PATIENCE, counted, get, held, metric, post, seeing, served, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -215,11 +215,10 @@ def test_a_picture_comes_as_base64_as_a_data_url_or_as_an_upload(eyes):
     answers = [
         post(address, {"template": "a _ on _", "image": text(data)}),
         post(address, {"template": "a _ on _", "image": f"data:image/png;base64,{text(data)}"}),
-        httpx.post(
+        CLIENT.post(
             f"{address}/v1/fill",
             data={"request": json.dumps({"template": "a _ on _"})},
             files={"image": ("red.png", data, "image/png")},
-            trust_env=False,
         ),
     ]
     assert [completions_of(each) for each in answers] == close_to([[expected(each) for each in alone]] * 3)
@@ -291,7 +290,7 @@ def test_the_deadline_counts_the_reading_of_pictures(monkeypatch):
 def test_a_model_of_words_alone_says_that_it_sees_nothing(address):
     response = post(address, {"template": "a _", "image": text(png("red"))})
     assert response.json() == {"error": "`image` must be null: the model was trained on words alone"}
-    model = httpx.get(f"{address}/v1/models", trust_env=False).json()["data"][0]
+    model = get(address, "/v1/models").json()["data"][0]
     assert (model["pictures"], model["why_no_pictures"]) == (False, response.json()["error"])
 
 

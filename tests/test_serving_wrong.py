@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
-from served import counted, post, served
+from served import CLIENT, counted, post, served
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,7 @@ def test_what_is_wrong_is_said_in_one_line(address, asked, said):
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused(address, body, kind, status):
-    response = httpx.post(f"{address}/v1/fill", content=body, headers={"content-type": kind}, trust_env=False)
+    response = CLIENT.post(f"{address}/v1/fill", content=body, headers={"content-type": kind})
     assert response.status_code == status, response.text
     assert list(response.json()) == ["error"]
 
@@ -110,6 +109,6 @@ def test_a_body_that_cannot_be_read_is_refused(address, body, kind, status):
     ],
 )
 def test_a_form_must_be_whole(address, fields, files, said):
-    response = httpx.post(f"{address}/v1/fill", data=fields, files=files, trust_env=False)
+    response = CLIENT.post(f"{address}/v1/fill", data=fields, files=files)
     assert response.status_code == 422
     assert said in response.json()["error"]

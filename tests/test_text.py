@@ -77,6 +77,7 @@ def test_tokenize_of_its_own_words_changes_nothing(text: str) -> None:
     assert tokenize(" ".join(once)) == once
 
 
+@pytest.mark.slow
 def test_tokenize_agrees_with_the_tokens_of_the_real_data() -> None:
     path = Path(os.environ.get("BIBS_DATA", "../shared/data")) / "coco" / "dataset_coco.json"
     if not path.exists():

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,6 +102,14 @@ def same(left: Path, right: Path) -> bool:
 # -- a kill changes nothing --
 
 
+@pytest.fixture(scope="module")
+def whole(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that nothing has stopped."""
+    run = make_run(sources, tmp_path_factory.mktemp("whole") / "run")
+    train_direction(run, features_of(sources))
+    return run
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_run_stopped_at_any_steps_ends_with_the_same_weights_to_the_last_bit(
     sources: Sources, tmp_path: Path, cell: str
@@ -146,10 +155,8 @@ def test_a_weight_that_no_batch_has_used_yet_survives_a_kill(sources: Sources, t
 
 @pytest.mark.parametrize("call", [1, 2, 5, 13])
 def test_a_kill_in_the_middle_of_a_write_loses_nothing(
-    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Run, call: int
 ) -> None:
-    whole = make_run(sources, tmp_path / "whole")
-    train_direction(whole, features_of(sources))
     broken = make_run(sources, tmp_path / "broken")
     calls = 0
     replace_file = os.replace
@@ -170,6 +177,7 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing(
     assert same(whole.checkpoint, broken.checkpoint)
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_command_loses_nothing(sources: Sources, tmp_path: Path) -> None:
     assert sources.features is not None
     arguments = f"--data {sources.data[0]} --text {sources.texts[0]} --features {sources.features.vectors} "
@@ -204,6 +212,7 @@ def test_kill_9_of_the_command_loses_nothing(sources: Sources, tmp_path: Path) -
     assert not list((output / "training").glob(".*"))
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_in_a_worker_is_one_line_of_the_command(sources: Sources, tmp_path: Path) -> None:
     reckless = replace(SETTINGS, learning_rate=1e30, clip_norm=1e30)  # the loss becomes NaN in the worker
     with pytest.raises(ValueError, match="try a lower `learning_rate`") as error:
@@ -251,7 +260,7 @@ def test_a_batch_reads_backwards_and_withholds_pictures(sources: Sources, tmp_pa
 
 
 def test_training_learns_the_captions_and_their_pictures(sources: Sources, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, epochs=40, hidden_size=64, learning_rate=0.01, dropout=0.0, patience=0)
+    settings = replace(SETTINGS, epochs=40, batch_size=16, hidden_size=32, learning_rate=0.03, dropout=0.0, patience=0)
     seen: list[Report] = []
     result = train(sources, settings, tmp_path / "model", in_parallel=False, report=seen.append, command=["bibs"])
     for one in (result.forward, result.backward):
@@ -409,6 +418,7 @@ def test_vectors_that_fill_all_directions_alike_have_no_axes() -> None:
     assert count_normalisation(Features(noise[:, :40], range(1100)), range(1100)).axes is None
 
 
+@pytest.mark.slow
 def test_real_vectors_of_the_two_encoders_are_told_apart() -> None:
     coco = Path(os.environ.get("BIBS_DATA", "")) / "coco"
     if not (coco / "features_efficientnet_lite2_rms.npy").exists():
@@ -585,12 +595,13 @@ def test_training_goes_on_from_the_weights_words_and_shape_of_another_model(sour
 
 def test_what_cannot_be_gone_on_from_is_one_line(sources: Sources, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    train(sources, SETTINGS, first, in_parallel=False)
-    train(sources, replace(SETTINGS, seed=1), second, in_parallel=False)
+    short = replace(SETTINGS, epochs=1)
+    train(sources, short, first, in_parallel=False)
+    train(sources, replace(short, seed=1), second, in_parallel=False)
     third = tmp_path / "third"
-    train(sources, SETTINGS, third, init=first, in_parallel=False)
+    train(sources, short, third, init=first, in_parallel=False)
     with pytest.raises(ValueError, match="another run: `init` holds other weights") as error:
-        train(sources, SETTINGS, third, init=second, resume=True, in_parallel=False)
+        train(sources, short, third, init=second, resume=True, in_parallel=False)
     one_line(error)
     with pytest.raises(ValueError, match="no model directory at") as error:
         train(sources, SETTINGS, tmp_path / "fourth", init=tmp_path / "nowhere", in_parallel=False)
@@ -617,7 +628,7 @@ def test_a_truncated_checkpoint_is_one_line(sources: Sources, tmp_path: Path) ->
 
 
 def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(
-    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sources: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Run
 ) -> None:
     run = make_run(sources, tmp_path / "run")
     calls = 0
@@ -636,10 +647,15 @@ def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(
             train_direction(run, features_of(sources))
     one_line(error)
     assert [file.name for file in run.folder.iterdir()] == ["checkpoint-backward.safetensors"]
-    whole = make_run(sources, tmp_path / "whole")
-    train_direction(whole, features_of(sources))
     train_direction(run, features_of(sources))
     assert same(whole.best, run.best)
+
+
+@pytest.fixture(scope="module")
+def trained(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    train(sources, replace(SETTINGS, epochs=1), folder, in_parallel=False)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -655,10 +671,9 @@ def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(
     ],
 )
 def test_a_damaged_model_directory_is_one_line(
-    sources: Sources, tmp_path: Path, name: str, content: str | None, message: str
+    sources: Sources, trained: Path, tmp_path: Path, name: str, content: str | None, message: str
 ) -> None:
-    output = tmp_path / "model"
-    train(sources, replace(SETTINGS, epochs=1), output, in_parallel=False)
+    output = shutil.copytree(trained, tmp_path / "model")
     (output / name).unlink()
     if content is not None:
         (output / name).write_text(content)

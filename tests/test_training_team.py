@@ -46,6 +46,7 @@ def home(tmp_path_factory) -> Path:
     return home
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_loss_curve_of_one_with_the_same_batches(home):
     captions = sum(len(image["sentences"]) for image in json.loads((home / "train.json").read_text())["images"][:11])
     assert captions % SETTINGS.batch_size == 1

@@ -401,6 +401,7 @@ def test_a_missing_package_gives_one_line_that_names_the_extra(package: str, mon
     assert 'pip install ".[vision]"' in str(caught.value)
 
 
+@pytest.mark.slow
 def test_importing_the_folder_needs_none_of_its_packages() -> None:
     program = f"import sys, bibs.vision; print([name for name in {PACKAGES} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
