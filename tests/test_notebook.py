@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,18 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
+    committed = kinds_of_outputs(notebook)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(NOTEBOOK.parent)}}).execute()
     if "BIBS_WRITE_NOTEBOOK" in os.environ:
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)  # the times of the run
         nbformat.write(notebook, NOTEBOOK)
+    else:
+        assert kinds_of_outputs(notebook) == committed
+
+
+def kinds_of_outputs(notebook: Any) -> list[set[str]]:
+    """Per cell of code: printed text, a picture, a value. A cell that has become another one has other kinds."""
+    return [
+        {output["output_type"] for output in cell["outputs"]} for cell in notebook.cells if cell.cell_type == "code"
+    ]
