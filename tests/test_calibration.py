@@ -235,10 +235,10 @@ def test_an_evaluation_reports_the_lengths_that_were_chosen(home, tmp_path, monk
     pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install '.[eval]'")
     pytest.importorskip("matplotlib", reason="needs the eval extra: pip install '.[eval]'")
 
-    def refuse() -> None:
+    def refuse(pairs: object) -> None:
         raise NoMeteorError("no Java")
 
-    monkeypatch.setattr(results_module, "Meteor", refuse)
+    monkeypatch.setattr(results_module, "count_matches", refuse)
     told = CaptionSettings(methods="forward,bibs", lengths=("known", "unknown"), removed=(50,), num_rounds=1)
 
     def evaluate() -> Finished:

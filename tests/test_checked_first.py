@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,6 @@ from bibs.evaluation import calibration as calibration_module
 from bibs.evaluation.captions import CaptionSettings, caption_cells
 from bibs.evaluation.comparison import metric_table
 from bibs.evaluation.methods import parse_methods
-from bibs.evaluation.results import Results
-from bibs.evaluation.tables import to_markdown
 from bibs.training import FeatureFiles, Sources, TrainingSettings, train
 from tiny_captions import make_home
 
@@ -47,12 +46,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 
 def test_another_width_is_bold_where_it_is_the_best() -> None:
     rows = [
-        {"removed": 50, "lengths": "known", "method": method, "CIDEr": value}
+        {"removed": 50, "method": method, "CIDEr": value}
         for method, value in (("forward", 1.0), ("bibs", 2.0), ("bibs@10", 3.0), ("ncca", 9.0))
     ]
-    results = Results({}, tuple(rows), labels={row["method"]: row["method"] for row in rows})
-    text = to_markdown(metric_table(results, "", ["CIDEr"], "known"))
-    assert [line for line in text.splitlines() if "**" in line] == ["| bibs@10 | **3.000** |"]
+    table = metric_table("", rows, ["CIDEr"], itemgetter("method"))
+    assert [label for label, entries in table.rows if entries[0][0].best] == ["bibs@10"]
 
 
 def test_data_without_a_training_split_has_none_to_compare_with(home: Path) -> None:

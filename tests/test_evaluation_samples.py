@@ -8,52 +8,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bibs.evaluation.report import Report, render_page
+from bibs.evaluation.report import Report, render
 from bibs.evaluation.results import Results
-from bibs.evaluation.samples import Gallery, Line, Sample, find_picture, merge_equal, samples_markdown
+from bibs.evaluation.samples import Gallery, Line, Sample, merge_equal, picture_source
+from bibs.evaluation.tasks import Example
 
-LINES = st.lists(st.tuples(st.sampled_from(["a", "b c", "d"]), st.booleans()), min_size=1, max_size=8).map(
-    lambda fills: [Line((f"m{n}",), fill, float(n), ours=f"m{n}" if own else "") for n, (fill, own) in enumerate(fills)]
+LINES = st.lists(st.sampled_from(["a", "b c", "d"]), min_size=1, max_size=8).map(
+    lambda fills: [Line((f"m{n}",), fill, float(n)) for n, fill in enumerate(fills)]
 )
 
 
-def page_of(sample: Sample) -> str:
-    return render_page(Report("t", "l", Results({}, ()), (), (), galleries=(Gallery("g", "c", (sample,)),)))
+def shown(name: str, example: Example, *lines: Line, folder: Path) -> str:
+    galleries = (Gallery("g", "c", "BiBS", [Sample(example, lines)]),)
+    return render(name, Report("t", "l", Results({}, ()), (), galleries=galleries), folder, folder)
 
 
-@given(lines=LINES, truth=st.sampled_from(["a", "d", "e"]))
-def test_merged_lines_hold_every_label_once_and_every_fill_once(lines: list[Line], truth: str) -> None:
-    merged = merge_equal([Line(("People",), truth, truth=True), *lines])
-    assert merged[0].labels == ("People",)
-    assert len({line.fill for line in merged[1:]}) == len(merged) - 1
+@given(lines=LINES)
+def test_merged_lines_hold_every_label_once_and_every_fill_once(lines: list[Line]) -> None:
+    merged = merge_equal(lines)
+    assert len({line.fill for line in merged}) == len(merged)
+    assert [line.fill for line in merged] == list(dict.fromkeys(line.fill for line in lines))
     assert sorted(label for line in merged for label in line.labels) == sorted(
-        ["People", *(label for line in lines for label in line.labels)]
+        label for (label,) in (x.labels for x in lines)
     )
-    for line in merged[1:]:
+    for line in merged:
         held = [each for each in lines if each.labels[0] in line.labels]
         assert {each.fill for each in held} == {line.fill}
-        assert bool(line.ours) == any(each.ours for each in held)
+        assert line.score == held[0].score
 
 
 def test_text_in_a_sample_is_shown_and_never_run(tmp_path: Path) -> None:
-    lines = (Line(("People",), "<b>", truth=True), Line(("BiBS",), "<b>", -1.25, ours="BiBS"))
-    page = page_of(Sample("a & b", "c", lines))
+    example = Example(1, 1, "", ("a", "&", "b"), ("<b>",), ("c",))
+    page = shown("report.html", example, Line(("BiBS",), "<b>", -1.25), folder=tmp_path)
     assert "&lt;b&gt;" in page
     assert "a &amp; b" in page
     assert "<u><b>" not in page
-    assert 'class="ours right"' in page  # the same words as people's
-    assert "| BiBS | a & b **<b>** c | -1.2 |" in samples_markdown([Sample("a & b", "c", lines)])
+    assert '<tr class="ours right"><th><b>BiBS</b></th>' in page  # the same words as people's
+    assert '<tr class="truth"><th>People</th>' in page
+    text = shown("table.md", example, Line(("BiBS",), "<b>", -1.25), folder=tmp_path)
+    assert "| People | a & b **<b>** c |  |\n| BiBS | a & b **<b>** c | -1.2 |\n" in text
 
 
 def test_a_picture_is_found_in_its_folder_and_inlined_small(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="needs Pillow")
     (tmp_path / "train2017").mkdir()
     image.new("RGB", (900, 600), "red").save(tmp_path / "train2017" / "7.png")
-    found = find_picture(tmp_path, "somewhere/7.png")
-    assert found == tmp_path / "train2017" / "7.png"
-    page = page_of(Sample("a", "b", (Line(("People",), "x", truth=True),), found))
+    page = shown("report.html", Example(1, 1, "somewhere/7.png", ("a",), ("x",), ("b",)), folder=tmp_path)
     assert 'src="data:image/jpeg;base64,' in page
     assert len(page) < 20_000
-    assert find_picture(tmp_path, "8.png") is None
+    assert picture_source("8.png", tmp_path) == picture_source("7.png", None) == picture_source("", tmp_path) == ""
     (tmp_path / "9.png").write_bytes(b"no picture")
-    assert "<img" not in page_of(Sample("a", "b", (), tmp_path / "9.png"))
+    assert "<img" not in shown("report.html", Example(1, 1, "9.png", ("a",), ("x",), ("b",)), folder=tmp_path)

@@ -33,15 +33,14 @@ def calibrate(
 
     Example: bibs calibrate --model models/coco --data dataset_coco.json --features F.npy --feature-ids ids.json
     """
-    from bibs.cli.eval_display import count_cores, progress_bars
+    from bibs.cli.eval_display import progress_bars
     from bibs.evaluation.calibration import CalibrationSettings
     from bibs.evaluation.calibration import calibrate as run
 
     if options.model == BUNDLED and output is None:
         raise ValueError("`--output` must say where the weights go, since the bundled model is left as it is")
     shares = parse_numbers(removed, "removed")
-    searching = {name: getattr(options, name) for name in ("seed", "num_beams", "num_rounds")}
-    settings = CalibrationSettings(split=split, removed=shares, limit=limit, **searching)
+    settings = CalibrationSettings(**options.settings, split=split, removed=shares, limit=limit)
     with begins_anew(), progress_bars() as progress:
         result = run(
             data=options.data,
@@ -49,7 +48,7 @@ def calibrate(
             output=output,
             features=options.load_features(),
             settings=settings,
-            workers=options.workers or count_cores(),
+            workers=options.count_workers(),
             progress=progress,
         )
     if options.as_json:

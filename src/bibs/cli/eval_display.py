@@ -51,13 +51,12 @@ def show_report(report: Report, output: Path) -> None:
 def show_table(table: Table) -> None:
     """One table on the terminal for each group of columns, so that each is narrow enough."""
     for part in table.split():
-        ((group, columns),) = part.groups
-        shown = RichTable(title=", ".join(filter(None, (group, table.title))), padding=(0, 0, 0, 1))
+        shown = RichTable(title=", ".join(filter(None, (*part.groups, table.title))), padding=(0, 0, 0, 1))
         shown.add_column(table.corner, no_wrap=True)
-        for column in columns:
+        for column in part.columns:
             shown.add_column(column, justify="right")
-        for label, cells in part.rows:
-            shown.add_row(label, *(f"[bold]{cell.text}[/bold]" if cell.best else cell.text for cell in cells))
+        for label, (entries,) in part.rows:
+            shown.add_row(label, *(f"[bold]{each.text}[/bold]" if each.best else each.text for each in entries))
         Console().print(shown)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bibs.data import Features
     from bibs.evaluation.experiment import How
     from bibs.infiller import Infiller
+
+T = TypeVar("T")
 
 BUNDLED = Path(bibs.__file__).parent / "pretrained" / "coco"
 
@@ -70,6 +72,16 @@ class SearchOptions(PairOptions):
         int | None, typer.Option(help="Processes; one a core, unless told.", callback=_check_workers)
     ] = None
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What every kind of settings takes."""
+        return {name: getattr(self, name) for name in ("seed", "num_beams", "num_rounds")}
+
+    def count_workers(self) -> int:
+        from bibs.cli.eval_display import count_cores
+
+        return self.workers or count_cores()
+
 
 @dataclass(kw_only=True)
 class ExperimentOptions(SearchOptions):
@@ -94,14 +106,11 @@ class ExperimentOptions(SearchOptions):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `Settings` takes."""
-        return {name: getattr(self, name) for name in ("split", "limit", "seed", "num_beams", "num_rounds")}
+        return {**super().settings, "split": self.split, "limit": self.limit}
 
     def how(self) -> How:
-        from bibs.cli.eval_display import count_cores
-
-        workers = self.workers or count_cores()
-        return {"output": self.output, "features": self.load_features(), "images": self.images, "workers": workers}
+        features, workers = self.load_features(), self.count_workers()
+        return {"output": self.output, "features": features, "images": self.images, "workers": workers}
 
 
 @dataclass(kw_only=True)
@@ -147,14 +156,15 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_numbers(text: str, name: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ValueError(f"`{name}` must be whole numbers with commas between, but are {text!r}") from None
+    return _parse(text, name, int, "whole numbers")
 
 
 def parse_reals(text: str, name: str) -> tuple[float, ...]:
+    return _parse(text, name, float, "numbers")
+
+
+def _parse(text: str, name: str, kind: Callable[[str], T], what: str) -> tuple[T, ...]:
     try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
+        return tuple(kind(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise ValueError(f"`{name}` must be numbers with commas between, but are {text!r}") from None
+        raise ValueError(f"`{name}` must be {what} with commas between, but are {text!r}") from None

@@ -9,8 +9,8 @@ Every experiment is examples x methods -> completions on disk, resumable -> metr
 tasks.py          cutting blanks: captions, Visual Madlibs
 pair.py           a pair of models that fills examples; methods.py: the methods by the paper's names, and one's own
 runs.py           a run that survives a kill; processes.py spreads it
-metrics.py        CIDEr, METEOR (meteor.py), Bleu and the rest; bootstrap.py: paired confidence intervals
-results.py        rows and comparisons; tables.py, plots.py, samples.py and report.py show them
+bootstrap.py      numbers and their confidence intervals; metrics.py: CIDEr, METEOR (meteor.py), Bleu and the rest
+results.py        rows and comparisons; tables.py, plots.py, samples.py and report.py (by *.jinja) show them
 experiment.py     what the experiments share: captions.py, madlibs.py, convergence.py and diversity.py
 comparison.py     the report of those that compare methods
 calibration.py    how long a blank is: weights are fitted for `lengths.json`; nll.py: the likelihood of captions

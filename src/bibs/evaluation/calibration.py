@@ -84,14 +84,14 @@ def calibrate(
     files = [data] if isinstance(data, Path) else data
     images = hold_out((image for path in files for image in read_captions(path)), val_share)
     seen = [image for image in images if not (features and allow_missing_features) or image.image_id in features]
-    examples = _examples(seen, ", ".join(map(str, files)), settings)
-    shown, infiller = [example for _, example in examples], Infiller.from_pretrained(model, precision="float32")
+    train, own = ([len(w) for i in images if i.split == name for w in i.captions] for name in ("train", settings.split))
+    unfitted = LengthPrior(sentence_counts=LengthPrior.count_sentences(train or own))
+    blanks = _blanks(images_of(seen, settings.split, ", ".join(map(str, files))), settings, unfitted)
+    shown, infiller = [example for example, _ in blanks], Infiller.from_pretrained(model, precision="float32")
     pair = Pair.of(infiller, features, shown, num_rounds=settings.num_rounds, seed=settings.seed)
     make_directory(lengths_file(output or model).parent)  # before the work, and after all that may be wrong
-    unfitted = LengthPrior(sentence_counts=_sentence_counts(images, settings.split))
 
     observe = partial(_observe, workers=workers, progress=progress)
-    blanks = [(example, _nothing_seen(removed, example, unfitted)) for removed, example in examples]
     blanks = observe(partial(_join, pair, settings.num_beams), blanks, stage="join")
     prior = fit_prior([each for _, each in blanks], unfitted, ("join",))
     blanks = [(example, each.at_best("join", prior, CANDIDATES)) for example, each in blanks]
@@ -109,32 +109,26 @@ def calibrate(
     return result
 
 
-def _examples(images: Sequence[CaptionedImage], data: str, settings: CalibrationSettings) -> list[tuple[int, Example]]:
-    """With the percentages removed. One too large for every caption is left out: short ones can lose a quarter."""
-    captions = draw_captions(images_of(images, settings.split, data), seed=settings.seed, limit=settings.limit)
-    examples = []
+def _blanks(images: Sequence[CaptionedImage], settings: CalibrationSettings, prior: LengthPrior) -> list[Blank]:
+    """At every length that the prior leaves room for, and with no score yet.
+
+    A percentage too large for every caption is left out: short ones can lose a quarter.
+    """
+    captions = draw_captions(images, seed=settings.seed, limit=settings.limit)
+    blanks = []
     for removed in settings.removed:
-        if long := [(image, words) for image, words in captions if cut_blank(words, removed)]:
-            examples += [(removed, example) for example in caption_examples(long, removed=removed).examples]
-    if not examples:
+        long = [(image, words) for image, words in captions if cut_blank(words, removed)]
+        for example in caption_examples(long, removed=removed).examples if long else ():
+            given = len(example.before) + len(example.after)
+            lengths = tuple(range(1, (prior.room(given) or 1) + 1))
+            blanks.append((example, Observation(removed, given, len(example.blank), lengths, {})))
+    if not blanks:
         shares = ", ".join(map(str, settings.removed))
         raise ValueError(
             f"no caption is long enough to lose {shares} % of its words and keep one on either side: "
             f"{len(captions)} tried"
         )
-    return examples
-
-
-def _sentence_counts(images: Sequence[CaptionedImage], split: str) -> tuple[int, ...]:
-    """Of the training captions; of those that are calibrated on, where there are none."""
-    train, own = ([len(w) for i in images if i.split == name for w in i.captions] for name in ("train", split))
-    return LengthPrior.count_sentences(train or own)
-
-
-def _nothing_seen(removed: int, example: Example, prior: LengthPrior) -> Observation:
-    """Every length that the prior leaves room for, and no score yet."""
-    given = len(example.before) + len(example.after)
-    return Observation(removed, given, len(example.blank), tuple(range(1, (prior.room(given) or 1) + 1)), {})
+    return blanks
 
 
 def _join(pair: Pair, num_beams: int, blanks: Sequence[Blank]) -> list[Blank]:

@@ -9,24 +9,17 @@ from pathlib import Path
 from typing_extensions import Unpack
 
 from bibs.data import VAL_SHARE, CaptionedImage, hold_out, read_captions
-from bibs.evaluation.comparison import Layout, comparison_report
-from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
-from bibs.evaluation.methods import NadeSamples
-from bibs.evaluation.metrics import require_metrics
-from bibs.evaluation.report import Report
+from bibs.evaluation.comparison import comparison_report
+from bibs.evaluation.experiment import Finished, How, Settings, fill_cells, finish, open_pair
+from bibs.evaluation.methods import NadeSamples, parse_methods
 from bibs.evaluation.results import compare_methods
-from bibs.evaluation.runs import Run
 from bibs.evaluation.tasks import Cell, Words, caption_examples, draw_captions, images_of
 from bibs.infiller import Infiller
 
-LAYOUT = Layout(
-    title="Fill-in-the-blank captioning",
-    main=("CIDEr", "Bleu_4", "METEOR"),
-    more=(
-        ("The blank alone", ("blank_CIDEr", "blank_Bleu_1", "blank_METEOR", "exact_match", "token_accuracy")),
-        ("Whole sentence, more metrics", ("Bleu_1", "Bleu_2", "Bleu_3", "S", "seconds")),
-    ),
-)
+MORE = {
+    "The blank alone": ("blank_CIDEr", "blank_Bleu_1", "blank_METEOR", "exact_match", "token_accuracy"),
+    "Whole sentence, more metrics": ("Bleu_1", "Bleu_2", "Bleu_3", "S", "seconds"),
+}
 LEAD = (
     "Words are removed from the middle of a caption, and each method fills them in again, seeing {}what is left. The "
     "caption itself is the one reference."
@@ -58,17 +51,20 @@ def evaluate_captions(
     `data` is a file of captions (docs/data.md), `nade` a directory that `bibs train --missing` wrote; `How` says what
     else can be told.
     """
-    require_metrics()
     cells, notes = caption_cells(Path(data), settings)
     pair = open_pair(infiller, cells, settings, how)
-    methods = settings.parsed_methods({"nade": NadeSamples.load(nade, pair.vocabulary)} if nade else {})
-
-    def describe(run: Run) -> Report:
-        results = compare_methods(run, notes=notes, seed=settings.seed, progress=how.get("progress"))
-        lead = LEAD.format("the picture and " if pair.features else "")
-        return comparison_report(LAYOUT, lead, results, run, how.get("images"))
-
-    return carry_out("captions", pair, cells, methods, settings, how, describe)
+    more = {"nade": NadeSamples.load(nade, pair.vocabulary)} if nade else {}
+    methods = parse_methods(settings.methods, num_beams=settings.num_beams, more=more)
+    run = fill_cells("captions", pair, cells, methods, settings, how)
+    report = comparison_report(
+        run,
+        compare_methods(run, notes, how.get("progress")),
+        title="Fill-in-the-blank captioning",
+        lead=LEAD.format("the picture and " if pair.features else ""),
+        main=("CIDEr", "Bleu_4", "METEOR"),
+        more=MORE,
+    )
+    return finish(run, report, how)
 
 
 def caption_cells(data: Path, settings: CaptionSettings) -> tuple[list[Cell], list[str]]:

@@ -10,29 +10,25 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from typing_extensions import Unpack
 
-from bibs.evaluation.bootstrap import draw_resamples, estimate_each
+from bibs.evaluation.bootstrap import draw_resamples, estimate_each, mean_measure
 from bibs.evaluation.captions import CaptionSettings, caption_cells
-from bibs.evaluation.experiment import Finished, How, carry_out, open_pair
-from bibs.evaluation.methods import METHODS, OURS, Method
-from bibs.evaluation.metrics import mean_measure
+from bibs.evaluation.experiment import Finished, How, fill_cells, finish, open_pair
+from bibs.evaluation.methods import METHODS, OURS, Method, Search
 from bibs.evaluation.pair import Answer, Pair
-from bibs.evaluation.plots import COLOURS, Plot, add_legend, distinct, draw_curve, make_panels
+from bibs.evaluation.plots import COLOURS, Plot, distinct, draw_curve
 from bibs.evaluation.report import Report
 from bibs.evaluation.results import Results
-from bibs.evaluation.runs import Completion, Run
-from bibs.evaluation.samples import Gallery, Line, make_gallery
+from bibs.evaluation.runs import Completion
+from bibs.evaluation.samples import Gallery, Line, Sample
 from bibs.evaluation.tables import Column, Row, Table, lay_out, share_of
 from bibs.evaluation.tasks import Cell, Example, share_label
 from bibs.infiller import Infiller
-from bibs.search import TracedPass
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from bibs.search import Fill
 
 TITLE = "How fast Bidirectional Beam Search settles"
 LEAD = (
@@ -43,32 +39,20 @@ SAMPLE_CHOICE = (
     "The first sentences of the random order whose top fill changed at least twice. Init is a plain search from right "
     "to left; the number is S, the joint log probability of the whole sentence."
 )
-TRUTH = "truth"
 
 
-def follow_passes(pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
-    """BiBS as the paper starts it, with the top fill of each pass and its S; a search that settled has no more."""
-    found = pair.search(examples, lengths, num_beams=num_beams, start="backward", trace=True)
-    answers = []
-    for example, fills in zip(examples, found, strict=True):
-        trace = fills[0].trace if fills else ()
-        tops = [" ".join(pair.words_in_blank(example, each.tokens)) for each in trace]
-        scores = [each.score for each in trace]
-        answers.append(pair.answer(example, fills, {"fills": tops, "scores": scores, "settled": _settled(trace)}))
-    return answers
+def follow_passes(pair: Pair, example: Example, fills: Sequence[Fill]) -> dict[str, Any]:
+    """The top fill of each pass and its S; and whether the last pass found what the last of its direction had found."""
+    trace = fills[0].trace if fills else ()
+    tops = [" ".join(pair.words_in_blank(example, each.tokens)) for each in trace]
+    ends = [(each.tokens, [[tokens for tokens, _ in slot] for slot in each.frontiers]) for each in trace]
+    settled = len(ends) > 2 and ends[-1] == ends[-3]
+    return {"fills": tops, "scores": [each.score for each in trace], "settled": settled}
 
 
 def people(pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
     """What people wrote themselves."""
     return pair.score(examples, [example.blank for example in examples])
-
-
-def _settled(passes: Sequence[TracedPass]) -> bool:
-    """Whether the last pass found what the one before it in its direction had found."""
-    if len(passes) < 3:
-        return False
-    last, before = ([[tokens for tokens, _ in slot] for slot in each.frontiers] for each in (passes[-1], passes[-3]))
-    return last == before and passes[-1].tokens == passes[-3].tokens
 
 
 def evaluate_convergence(
@@ -81,24 +65,22 @@ def evaluate_convergence(
     """Search with a trace and follow every pass. `settings.methods` is not looked at: only BiBS has passes."""
     cells, notes = caption_cells(Path(data), settings)
     pair = open_pair(infiller, cells, settings, how)
-    ours = Method(OURS, METHODS[OURS][0], settings.num_beams, follow_passes)
-    truth = Method(TRUTH, "People", settings.num_beams, people)
-
-    def describe(run: Run) -> Report:
-        rows: list[Row] = []
-        answers, galleries = [], []
-        for cell in cells:
-            found = run.of(cell, ours)
-            known = (all(word in pair.vocabulary for word in example.blank) for example in cell.examples)
-            truths = [each.score if yes else None for each, yes in zip(run.of(cell, truth), known, strict=True)]
-            rows += pass_rows(cell, found, 2 * settings.num_rounds + 1, settings.seed)
-            answers.append(_answer_row(cell, found, truths))
-            galleries.append(_gallery(cell, found, truths, how.get("images")))
-        results = Results(run.settings, tuple(rows), tuple(notes), run.labels, {"answers": tuple(answers)})
-        plot = Plot("Joint log probability and settled share by pass", "convergence", partial(_draw, rows))
-        return Report(TITLE, LEAD, results, _tables(rows, answers), (plot,), galleries=tuple(galleries))
-
-    return carry_out("convergence", pair, cells, (ours, truth), settings, how, describe)
+    search = Search("bibs", {"start": "backward", "trace": True}, follow_passes)  # as the paper starts it
+    ours = Method(OURS, METHODS[OURS][0], settings.num_beams, search)
+    truth = Method("truth", "People", settings.num_beams, people)
+    run = fill_cells("convergence", pair, cells, (ours, truth), settings, how)
+    rows: list[Row] = []
+    answers, galleries = [], []
+    for cell in cells:
+        found = run.of(cell, ours)
+        known = (all(word in pair.vocabulary for word in example.blank) for example in cell.examples)
+        truths = [each.score if yes else None for each, yes in zip(run.of(cell, truth), known, strict=True)]
+        rows += pass_rows(cell, found, 2 * settings.num_rounds + 1, settings.seed)
+        answers.append(_answer_row(cell, found, truths))
+        galleries.append(_gallery(cell, found, truths))
+    results = Results(run.settings, tuple(rows), tuple(notes), run.labels, {"answers": tuple(answers)})
+    plot = Plot("Joint log probability and settled share by pass", "convergence", partial(_draw, rows))
+    return finish(run, Report(TITLE, LEAD, results, _tables(rows, answers), (plot,), galleries=tuple(galleries)), how)
 
 
 def _scale(each: Completion) -> float:
@@ -119,7 +101,7 @@ def pass_rows(cell: Cell, found: Sequence[Completion], num_passes: int, seed: in
         values = {"top": tops[:, number], "best": best[:, number], "settled": np.array(settled, dtype=np.float64)}
         where = {**cell.where, "task": "convergence", "method": OURS, "n": len(found)}
         measures = {name: mean_measure(numbers) for name, numbers in values.items()}
-        rows.append({**where, "pass": number, "rounds": number / 2, **estimate_each(measures, measures, weights)})
+        rows.append({**where, "pass": number, "rounds": number / 2, **estimate_each(measures, weights)})
     return rows
 
 
@@ -148,22 +130,17 @@ def _tables(rows: Sequence[Row], answers: Sequence[Row]) -> tuple[Table, ...]:
     title = "Mean joint log probability and share of settled examples after each pass"
     columns = [Column("top", "top fill"), Column("best", "best so far"), Column("settled", "settled", ".1%")]
     passes = lay_out(title, rows, columns, line=lambda row: _pass_name(row["pass"]), corner="pass")
-    title, note = (
-        "The best of all passes",
-        "people's words where the vocabulary has all; rounds until settled or stopped",
-    )
     columns = [Column("joint", "joint of the answer"), Column("truth_joint", "joint of people's words")]
     columns += [Column("truth_above", "people's words score higher", ".1%")]
     columns += [Column("rounds_to_settle", "rounds", ".2f")]
-    return passes, lay_out(title, answers, columns, line=share_of, group=lambda row: "", corner="removed", note=note)
+    note = "people's words where the vocabulary has all; rounds until settled or stopped"
+    return passes, lay_out(
+        "The best of all passes", answers, columns, line=share_of, group=lambda row: "", corner="removed", note=note
+    )
 
 
-def _pass_name(number: int) -> str:
-    return "Init" if number == 0 else f"pass {number} {'→' if number % 2 else '←'}"
-
-
-def _draw(rows: Sequence[Row]) -> Figure:
-    figure, ((left, right),) = make_panels(1, 2, width=5)
+def _draw(rows: Sequence[Row], axes: Any) -> None:
+    ((left, right),) = axes
     for colour, share in zip(COLOURS, distinct(rows, "removed"), strict=False):
         here = [row for row in rows if row["removed"] == share]
         draw_curve(left, here, "pass", "best", colour=colour, label=share_label(share))
@@ -173,18 +150,14 @@ def _draw(rows: Sequence[Row]) -> Figure:
     right.set_title("share of settled examples")
     for axis in (left, right):
         axis.set(xlabel="pass (0 is the plain first one)", xticks=distinct(rows, "pass"))
-    add_legend(figure)
-    return figure
 
 
-def _gallery(cell: Cell, found: Sequence[Completion], truths: Sequence[float | None], images: Path | None) -> Gallery:
-    lines = []
-    for each, truth in zip(found, truths, strict=True):
-        tops = each.facts["fills"]
-        changes = sum(a != b for a, b in pairwise(tops))
-        answer = Line(("Answer",), each.fill, each.score, ours="Answer")
-        lines.append([Line(("People",), each.truth, truth, truth=True), *_steps(each), answer] if changes >= 2 else [])
-    return make_gallery(f"Completions by pass, {share_label(cell.removed)}", SAMPLE_CHOICE, cell, lines, images)
+def _gallery(cell: Cell, found: Sequence[Completion], truths: Sequence[float | None]) -> Gallery:
+    samples = []
+    for example, each, truth in zip(cell.examples, found, truths, strict=True):
+        if sum(a != b for a, b in pairwise(each.facts["fills"])) >= 2:
+            samples.append(Sample(example, [*_steps(each), Line(("Answer",), each.fill, each.score)], truth))
+    return Gallery(f"Completions by pass, {share_label(cell.removed)}", SAMPLE_CHOICE, "Answer", samples)
 
 
 def _steps(each: Completion) -> list[Line]:
@@ -193,13 +166,13 @@ def _steps(each: Completion) -> list[Line]:
     for number, fill in enumerate(each.facts["fills"]):
         passes.setdefault(fill, []).append(number)
     scores = each.facts["scores"]
-    return [Line((_passes_name(numbers),), fill, scores[numbers[0]]) for fill, numbers in passes.items()]
+    return [Line((_pass_name(*numbers),), fill, scores[numbers[0]]) for fill, numbers in passes.items()]
 
 
-def _passes_name(numbers: Sequence[int]) -> str:
-    if len(numbers) == 1:
-        return _pass_name(numbers[0])
-    first = "Init" if numbers[0] == 0 else f"pass {numbers[0]}"
-    if numbers[-1] - numbers[0] == len(numbers) - 1:
-        return f"{first} to {numbers[-1]}"
-    return ", ".join([first, *map(str, numbers[1:])])
+def _pass_name(first: int, *others: int) -> str:
+    name = f"pass {first}" if first else "Init"
+    if not others:
+        return f"{name} {'→' if first % 2 else '←'}" if first else name
+    if others[-1] - first == len(others):
+        return f"{name} to {others[-1]}"
+    return ", ".join([name, *map(str, others)])

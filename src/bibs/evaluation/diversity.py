@@ -10,27 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from typing_extensions import Unpack
 
-from bibs.evaluation.bootstrap import draw_resamples, estimate_each
+from bibs.evaluation.bootstrap import draw_resamples, estimate_each, mean_measure, ratio_measure
 from bibs.evaluation.captions import CaptionSettings, caption_cells
-from bibs.evaluation.experiment import Finished, How, carry_out, open_pair
-from bibs.evaluation.methods import OURS, Method
-from bibs.evaluation.metrics import Measure, mean_measure, ratio_measure
-from bibs.evaluation.pair import Answer, Pair
-from bibs.evaluation.plots import COLOURS, Plot, add_legend, distinct, draw_curve, make_panels
+from bibs.evaluation.experiment import Finished, How, fill_cells, finish, open_pair
+from bibs.evaluation.methods import OURS, Method, Search
+from bibs.evaluation.pair import Pair
+from bibs.evaluation.plots import COLOURS, Plot, distinct, draw_curve
 from bibs.evaluation.report import Report
 from bibs.evaluation.results import Results
 from bibs.evaluation.runs import Completion, Run
-from bibs.evaluation.samples import Gallery, Line, make_gallery
+from bibs.evaluation.samples import Gallery, Line, Sample
 from bibs.evaluation.tables import Column, Row, lay_out
 from bibs.evaluation.tasks import Cell, Example, share_label
 from bibs.infiller import Infiller
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from bibs.search import Fill
 
 TITLE = "Different fills of one blank"
 LEAD = (
@@ -66,36 +63,23 @@ class DiversitySettings(CaptionSettings):
             raise ValueError(f"`num_return_sequences` must be at least 2, but is {self.num_return_sequences}")
 
 
-@dataclass(frozen=True)
-class Several:
-    """Fills each blank several times by BiBS with a diversity penalty."""
-
-    num_return_sequences: int
-    penalty: float
-
-    def __call__(self, pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
-        found = pair.search(
-            examples,
-            lengths,
-            num_beams=num_beams,
-            num_return_sequences=self.num_return_sequences,
-            diversity_penalty=self.penalty,
-        )
-        answers = []
-        for example, fills in zip(examples, found, strict=True):
-            words = [" ".join(pair.words_in_blank(example, fill.tokens)) for fill in fills]
-            answers.append(pair.answer(example, fills, {"fills": words, "scores": [fill.score for fill in fills]}))
-        return answers
+def all_fills(pair: Pair, example: Example, fills: Sequence[Fill]) -> dict[str, Any]:
+    words = [" ".join(pair.words_in_blank(example, fill.tokens)) for fill in fills]
+    return {"fills": words, "scores": [fill.score for fill in fills]}
 
 
 def diverse_methods(settings: DiversitySettings) -> tuple[Method, ...]:
     """Without a penalty; without one but with as many more beams as there are fills; with each penalty."""
     beams, count = settings.num_beams, settings.num_return_sequences
+
+    def several(penalty: float) -> Search:
+        return Search("bibs", {"num_return_sequences": count, "diversity_penalty": penalty}, all_fills)
+
     plain, *rest = (
-        Method(OURS + (f"+{penalty:g}" if penalty else ""), f"penalty {penalty:g}", beams, Several(count, penalty))
+        Method(OURS + (f"+{penalty:g}" if penalty else ""), f"penalty {penalty:g}", beams, several(penalty))
         for penalty in sorted({0.0, *settings.penalties})
     )
-    wide = Method(f"{OURS}@{beams * count}", f"penalty 0, B = {beams * count}", beams * count, Several(count, 0.0))
+    wide = Method(f"{OURS}@{beams * count}", f"penalty 0, B = {beams * count}", beams * count, several(0.0))
     return plain, wide, *rest
 
 
@@ -105,50 +89,43 @@ def evaluate_diversity(
     """Fill every blank several times, with each penalty."""
     cells, notes = caption_cells(Path(data), settings)
     pair = open_pair(infiller, cells, settings, how)
-
-    def describe(run: Run) -> Report:
-        rows = [row for cell in cells for row in diversity_rows(cell, run, settings.seed)]
-        results = Results(run.settings, tuple(rows), tuple(notes), run.labels)
-        labels = {key: label.removeprefix("penalty ") for key, label in run.labels.items()}
-        title = f"{settings.num_return_sequences} fills of each blank"
-        note = "95 % intervals; times: distinct words, in those without a penalty"
-        table = lay_out(title, rows, COLUMNS, line=lambda row: labels[row["method"]], corner="penalty", note=note)
-        plot = Plot("Quality against distinct words", "diversity", partial(_draw, rows, settings))
-        galleries = tuple(_gallery(run, cell, how.get("images")) for cell in cells)
-        return Report(TITLE, LEAD, results, (table,), (plot,), galleries=galleries)
-
-    return carry_out("diversity", pair, cells, diverse_methods(settings), settings, how, describe)
+    run = fill_cells("diversity", pair, cells, diverse_methods(settings), settings, how)
+    rows = [row for cell in cells for row in diversity_rows(cell, run)]
+    results = Results(run.settings, tuple(rows), tuple(notes), run.labels)
+    labels = {key: label.removeprefix("penalty ") for key, label in run.labels.items()}
+    title = f"{settings.num_return_sequences} fills of each blank"
+    note = "95 % intervals; times: distinct words, in those without a penalty"
+    table = lay_out(title, rows, COLUMNS, line=lambda row: labels[row["method"]], corner="penalty", note=note)
+    plot = Plot("Quality against distinct words", "diversity", partial(_draw, rows, settings))
+    galleries = tuple(_gallery(run, cell) for cell in cells)
+    return finish(run, Report(TITLE, LEAD, results, (table,), (plot,), galleries=galleries), how)
 
 
-def diversity_rows(cell: Cell, run: Run, seed: int = 0) -> list[Row]:
+def diversity_rows(cell: Cell, run: Run) -> list[Row]:
     """One row a penalty, each number with its 95 % interval. The first method is the one without a penalty."""
-    weights = draw_resamples(len(cell.examples), seed=seed)
+    weights = draw_resamples(len(cell.examples), seed=run.settings["seed"])
     plain = [count_distinct(each) for each in run.of(cell, run.methods[0])]
     rows = []
     for method in run.methods:
-        assert isinstance(method.fill, Several)
+        assert isinstance(method.fill, Search)
         found = run.of(cell, method)
+        distinct_words = [count_distinct(each) for each in found]
+        scores = [each.facts["scores"] for each in found]
+        accuracies = [accuracies_of(each) for each in found]
+        measures = {
+            "distinct": mean_measure(distinct_words),
+            "times": ratio_measure(distinct_words, plain),
+            "best": mean_measure(list(map(max, scores))),
+            "mean": mean_measure([sum(some) / len(some) for some in scores]),
+            "first_accuracy": mean_measure([first for first, *_ in accuracies]),
+            "oracle_accuracy": mean_measure(list(map(max, accuracies))),
+            "found": mean_measure([share_found(each) for each in found]),
+        }
         where = {"task": "diversity", "split": cell.split, "removed": cell.removed, "method": method.key}
-        how = {"penalty": method.fill.penalty, "num_beams": method.num_beams, "n": len(found)}
-        measures = _measures(found, plain)
+        how = {"penalty": method.fill.options["diversity_penalty"], "num_beams": method.num_beams, "n": len(found)}
         seconds = sum(each.seconds for each in found)
-        rows.append({**where, **how, **estimate_each(measures, measures, weights), "seconds": seconds})
+        rows.append({**where, **how, **estimate_each(measures, weights), "seconds": seconds})
     return rows
-
-
-def _measures(found: Sequence[Completion], plain: Sequence[int]) -> dict[str, Measure]:
-    distinct_words = [count_distinct(each) for each in found]
-    scores = [each.facts["scores"] for each in found]
-    accuracies = [accuracies_of(each) for each in found]
-    return {
-        "distinct": mean_measure(distinct_words),
-        "times": ratio_measure(distinct_words, plain),
-        "best": mean_measure([max(some) for some in scores]),
-        "mean": mean_measure([sum(some) / len(some) for some in scores]),
-        "first_accuracy": mean_measure([some[0] for some in accuracies]),
-        "oracle_accuracy": mean_measure([max(some) for some in accuracies]),
-        "found": mean_measure([share_found(each) for each in found]),
-    }
 
 
 def count_distinct(each: Completion) -> int:
@@ -167,9 +144,9 @@ def share_found(each: Completion) -> float:
     return len(truth & {word for fill in each.facts["fills"] for word in fill.split()}) / len(truth)
 
 
-def _draw(rows: Sequence[Row], settings: DiversitySettings) -> Figure:
+def _draw(rows: Sequence[Row], settings: DiversitySettings, axes: Any) -> None:
     """S and the words in place against distinct words: a line through the penalties, a cross for the wide beam."""
-    figure, ((left, right),) = make_panels(1, 2, width=5)
+    ((left, right),) = axes
     curves = {"best": left, "mean": left, "oracle_accuracy": right, "first_accuracy": right}
     labels = {column.name: column.label for column in COLUMNS}
     shares = distinct(rows, "removed")
@@ -186,16 +163,16 @@ def _draw(rows: Sequence[Row], settings: DiversitySettings) -> Figure:
     right.set_title("share of the true words in their places")
     for axis in (left, right):
         axis.set_xlabel(f"distinct words in {settings.num_return_sequences} fills")
-    add_legend(figure)
-    return figure
 
 
-def _gallery(run: Run, cell: Cell, images: Path | None) -> Gallery:
+def _gallery(run: Run, cell: Cell) -> Gallery:
     plain, _, *penalised = run.methods
-    lines = [[Line(("People",), each.truth, truth=True)] for each in run.of(cell, plain)]
-    for method in [plain, *penalised[len(penalised) // 2 :][:1]]:
-        ours = "" if method == plain else method.label
+    middle = penalised[len(penalised) // 2 :][:1]
+    lines: list[list[Line]] = [[] for _ in cell.examples]
+    for method in (plain, *middle):
         for some, each in zip(lines, run.of(cell, method), strict=True):
             fills = zip(each.facts["fills"], each.facts["scores"], strict=True)
-            some += [Line((method.label,), fill, score, ours=ours) for fill, score in fills]
-    return make_gallery(f"Fills, {share_label(cell.removed)}", SAMPLE_CHOICE, cell, lines, images)
+            some += [Line((method.label,), fill, score) for fill, score in fills]
+    samples = list(map(Sample, cell.examples, lines))
+    ours = "".join(method.label for method in middle)
+    return Gallery(f"Fills, {share_label(cell.removed)}", SAMPLE_CHOICE, ours, samples)

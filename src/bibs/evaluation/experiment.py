@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -13,10 +13,11 @@ from typing import TypedDict
 from torch import Tensor, nn
 from typing_extensions import Required
 
+from bibs.checks import check_setting
 from bibs.data import Features
-from bibs.evaluation.methods import Filler, Method, NadeSamples, parse_methods
+from bibs.evaluation.methods import Method, NadeSamples
 from bibs.evaluation.pair import LENGTHS, Pair
-from bibs.evaluation.report import Report, require_extras, write_outputs
+from bibs.evaluation.report import Report, require_extra, write_outputs
 from bibs.evaluation.results import Results
 from bibs.evaluation.runs import Progress, Run
 from bibs.evaluation.tasks import Cell
@@ -39,13 +40,8 @@ class Settings:
         for name in self.lengths or ("",):
             if name not in LENGTHS:
                 raise ValueError(f"`lengths` must be among {', '.join(LENGTHS)}, but hold {name!r}")
-        if self.num_beams < 1:
-            raise ValueError(f"`num_beams` must be at least 1, but is {self.num_beams}")
-        if self.num_rounds < 0:
-            raise ValueError(f"`num_rounds` must be at least 0, but is {self.num_rounds}")
-
-    def parsed_methods(self, more: dict[str, Filler] | None = None) -> tuple[Method, ...]:
-        return parse_methods(self.methods, num_beams=self.num_beams, more=more)
+        for name in ("num_beams", "num_rounds"):
+            check_setting(name, getattr(self, name), optional=False)
 
 
 class How(TypedDict, total=False):
@@ -72,21 +68,15 @@ class Finished:
 
 def open_pair(infiller: Infiller, cells: Sequence[Cell], settings: Settings, how: How) -> Pair:
     """The infiller's models, with the pictures of the cells. What is missing for a report is said before any work."""
-    require_extras()
+    require_extra()
     examples = [example for cell in cells for example in cell.examples]
     return Pair.of(infiller, how.get("features"), examples, num_rounds=settings.num_rounds, seed=settings.seed)
 
 
-def carry_out(
-    task: str,
-    pair: Pair,
-    cells: Sequence[Cell],
-    methods: Sequence[Method],
-    settings: Settings,
-    how: How,
-    describe: Callable[[Run], Report],
-) -> Finished:
-    """Fill every cell by every method, and write what `describe` makes of it."""
+def fill_cells(
+    task: str, pair: Pair, cells: Sequence[Cell], methods: Sequence[Method], settings: Settings, how: How
+) -> Run:
+    """Fill every cell by every method, or what an earlier run of the same has left open."""
     vectors = None if pair.features is None else pair.features.rows(list(pair.features))
     nades = [fingerprint(method.fill.nade) for method in methods if isinstance(method.fill, NadeSamples)]
     told = {
@@ -102,8 +92,11 @@ def carry_out(
     }
     run = Run(Path(how["output"]), told, cells, methods)
     run.fill(pair, workers=how.get("workers", 1), progress=how.get("progress"))
-    report = describe(run)
-    write_outputs(report, run.directory)
+    return run
+
+
+def finish(run: Run, report: Report, how: How) -> Finished:
+    write_outputs(report, run.directory, how.get("images"))
     return Finished(run, report)
 
 

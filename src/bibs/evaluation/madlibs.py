@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -17,14 +18,12 @@ from numpy.typing import NDArray
 from typing_extensions import Unpack
 
 from bibs.data import Features, Madlib, read_madlibs
-from bibs.evaluation.comparison import Layout, comparison_report
-from bibs.evaluation.experiment import Finished, How, Settings, carry_out, open_pair
-from bibs.evaluation.methods import Filler, NadeSamples, base_name
-from bibs.evaluation.metrics import measure_sentences, require_metrics
+from bibs.evaluation.comparison import comparison_report
+from bibs.evaluation.experiment import Finished, How, Settings, fill_cells, finish, open_pair
+from bibs.evaluation.methods import Filler, NadeSamples, base_name, parse_methods
+from bibs.evaluation.metrics import measure_sentences
 from bibs.evaluation.pair import Answer, Pair
-from bibs.evaluation.report import Report
 from bibs.evaluation.results import compare_methods
-from bibs.evaluation.runs import Run
 from bibs.evaluation.tasks import Cell, Example, ImageId, Words, madlibs_examples, split_by_picture
 from bibs.infiller import Infiller
 from bibs.models.ncca import BagOfWords, JointSpace
@@ -35,11 +34,6 @@ REGULARISATIONS = (0.1, 1.0)
 POWERS = (1.0, 2.0, 4.0)
 """What nCCA may choose from on the validation split."""
 
-LAYOUT = Layout(
-    title="Visual Madlibs",
-    main=("Bleu_1", "Bleu_2", "blank_Bleu_1", "blank_Bleu_2"),
-    more=(("More metrics", ("CIDEr", "METEOR", "exact_match", "token_accuracy", "S", "seconds")),),
-)
 LEAD = "Each method fills the blank of a sentence about the picture; the answer that people gave is the one reference."
 RETRIEVAL = " nCCA retrieves an answer of the training set instead of generating one."
 
@@ -60,37 +54,35 @@ class Retrieval:
         return pair.score(examples, [self.answers[example.key] for example in examples])
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """What retrieval sees of an example: its whole picture, or the crop that holds person and object."""
+def retrieve(
+    features: Features, madlibs: Sequence[Madlib], examples: Sequence[Example], *, by_box: bool = False
+) -> Retrieval:
+    """Learn nCCA from the training split; its settings by Bleu-1 of the blanks of val.
 
-    features: Features
-    by_box: bool
+    `features` are those of whole pictures, or by Madlib of the crops that hold person and object.
+    """
 
-    def vectors(self, examples: Sequence[Example]) -> NDArray[np.float64]:  # (n, size)
-        keys = [example.key if self.by_box else example.image_id for example in examples]
-        self.features.require(keys, "box_features" if self.by_box else "features")
-        return self.features.rows(keys).astype(np.float64)
+    def look(some: Sequence[Example]) -> NDArray[np.float64]:  # (n, size)
+        keys = [example.key if by_box else example.image_id for example in some]
+        features.require(keys, "box_features" if by_box else "features")
+        return features.rows(keys).astype(np.float64)
 
-
-def retrieve(pictures: Pictures, madlibs: Sequence[Madlib], examples: Sequence[Example]) -> Retrieval:
-    """Learn nCCA from the training split; its settings by Bleu-1 of the blanks of val."""
     train, val = (madlibs_examples(madlibs, split=split).examples for split in ("train", "val"))
     given = [example.blank for example in train]
     answers, bag = list(dict.fromkeys(given)), BagOfWords.of(given)
-    seen, said, texts = pictures.vectors(train), bag.vectors(given), bag.vectors(answers)
-    aims, targets = pictures.vectors(val), [" ".join(example.blank) for example in val]
+    seen, said, texts = look(train), bag.vectors(given), bag.vectors(answers)
+    aims, targets = look(val), [" ".join(example.blank) for example in val]
     tried: list[tuple[float, JointSpace, str]] = []
     for regularisation, power in product(REGULARISATIONS, POWERS):
         widest = JointSpace.fit(seen, said, num_dimensions=max(DIMENSIONS), regularisation=regularisation, power=power)
         for num_dimensions in DIMENSIONS:
             space = widest.narrowed(num_dimensions)
             found = [" ".join(answers[place]) for place in space.nearest(aims, texts)]
-            bleu = measure_sentences(found, targets)["Bleu_1"].value
+            bleu = measure_sentences(list(zip(found, targets, strict=True)))["Bleu_1"].value
             choice = f"{num_dimensions} dimensions, regularisation {regularisation}, power {power}, chosen on val"
             tried.append((bleu, space, choice))
     _, space, choice = max(tried, key=lambda each: each[0])
-    places = space.nearest(pictures.vectors(examples), texts)
+    places = space.nearest(look(examples), texts)
     return Retrieval({example.key: answers[place] for example, place in zip(examples, places, strict=True)}, choice)
 
 
@@ -104,28 +96,33 @@ def evaluate_madlibs(
     **how: Unpack[How],
 ) -> Finished:
     """Fill, retrieve, measure, compare, and write it all to `output`. nCCA needs `features`, its box form the crops."""
-    require_metrics()
     madlibs = split_by_picture(read_madlibs(data, type=settings.type))
     cut = madlibs_examples(madlibs, split=settings.split, seed=settings.seed, limit=settings.limit)
     task = f"madlibs-{settings.type}"
     cells = [Cell(task, settings.split, None, lengths, *cut) for lengths in settings.lengths]
-    stores = {"ncca": how.get("features"), "ncca-box": box_features}
-    pictures = {name: Pictures(store, name == "ncca-box") for name, store in stores.items() if store}
     pair = open_pair(infiller, cells, settings, how)
-    others: dict[str, Filler] = {name: Retrieval({}, "") for name in pictures}  # to know which are wanted
-    if nade:
-        others["nade"] = NadeSamples.load(nade, pair.vocabulary)
-    wanted = {base_name(method.key) for method in settings.parsed_methods(others)}
-    retrievals = {name: retrieve(each, madlibs, cut.examples) for name, each in pictures.items() if name in wanted}
-    notes = [f"{name}: {retrieval.choice}." for name, retrieval in retrievals.items()]
+    more: dict[str, Filler] = {"nade": NadeSamples.load(nade, pair.vocabulary)} if nade else {}
+    stores = {"ncca": how.get("features"), "ncca-box": box_features}
+    more |= {name: Retrieval({}, "") for name, store in stores.items() if store}  # to know which are wanted
+    parse = partial(parse_methods, settings.methods, num_beams=settings.num_beams)
+    wanted = {base_name(method.key) for method in parse(more=more)}
+    notes = []
+    for name, store in stores.items():
+        if store and name in wanted:
+            more[name] = learnt = retrieve(store, madlibs, cut.examples, by_box=name == "ncca-box")
+            notes.append(f"{name}: {learnt.choice}.")
+    lead = LEAD + (RETRIEVAL if notes else "")
     notes.append(_seen_in_training(madlibs, cut.examples))
-
-    def describe(run: Run) -> Report:
-        results = compare_methods(run, notes=notes, seed=settings.seed, progress=how.get("progress"))
-        return comparison_report(LAYOUT, LEAD + (RETRIEVAL if retrievals else ""), results, run, how.get("images"))
-
-    methods = settings.parsed_methods(others | retrievals)
-    return carry_out("madlibs", pair, cells, methods, settings, how, describe)
+    run = fill_cells("madlibs", pair, cells, parse(more=more), settings, how)
+    report = comparison_report(
+        run,
+        compare_methods(run, notes, how.get("progress")),
+        title="Visual Madlibs",
+        lead=lead,
+        main=("Bleu_1", "Bleu_2", "blank_Bleu_1", "blank_Bleu_2"),
+        more={"More metrics": ("CIDEr", "METEOR", "exact_match", "token_accuracy", "S", "seconds")},
+    )
+    return finish(run, report, how)
 
 
 def _seen_in_training(madlibs: Sequence[Madlib], examples: Sequence[Example]) -> str:

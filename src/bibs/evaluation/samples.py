@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bibs.evaluation.tasks import Cell
+from bibs.evaluation.tasks import Example
+from bibs.vision import load_image
 
 NUM_SAMPLES = 8
+"""How many a report shows of one kind."""
 
 
 @dataclass(frozen=True)
@@ -22,89 +24,51 @@ class Line:
 
     labels: tuple[str, ...]
     fill: str
-    score: float | None = None
-    truth: bool = False  # people's own
-    ours: str = ""  # the label that is to be picked out
+    score: float
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sentence with its blank filled in several ways, people's first, and its picture where there is one."""
+    """A sentence with its blank filled in several ways."""
 
-    before: str
-    after: str
-    lines: tuple[Line, ...]
-    picture: Path | None = None
-
-    def is_right(self, line: Line) -> bool:
-        """Whether someone else's fill is people's own."""
-        return not line.truth and any(other.truth and other.fill == line.fill for other in self.lines)
+    example: Example
+    lines: Sequence[Line]
+    truth_score: float | None = None  # S of people's own words
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Samples of one kind, and how they were chosen."""
+    """Samples of one kind, how they were chosen, and the label that stands out in them."""
 
     title: str
     choice: str
-    samples: tuple[Sample, ...]
+    ours: str
+    samples: Sequence[Sample]
 
 
-def make_gallery(title: str, choice: str, cell: Cell, lines: Sequence[Sequence[Line]], images: Path | None) -> Gallery:
-    """The first examples of a cell that have lines to show."""
-    shown = [(example, some) for example, some in zip(cell.examples, lines, strict=True) if some][:NUM_SAMPLES]
-    samples = [
-        Sample(" ".join(example.before), " ".join(example.after), tuple(some), find_picture(images, example.filename))
-        for example, some in shown
-    ]
-    return Gallery(title, choice, tuple(samples))
-
-
-def merge_equal(lines: Sequence[Line]) -> tuple[Line, ...]:
-    """One line for each distinct fill, in the order in which they first appear; people's own stays by itself."""
-    merged: dict[tuple[bool, str], Line] = {}
+def merge_equal(lines: Sequence[Line]) -> list[Line]:
+    """One line for each distinct fill, in the order in which they first appear."""
+    merged: dict[str, Line] = {}
     for line in lines:
-        key = line.truth, line.fill
-        before = merged.get(key)
-        merged[key] = (
-            replace(before, labels=(*before.labels, *line.labels), ours=line.ours or before.ours) if before else line
-        )
-    return tuple(merged.values())
+        first = merged.setdefault(line.fill, replace(line, labels=()))
+        merged[line.fill] = replace(first, labels=(*first.labels, *line.labels))
+    return list(merged.values())
 
 
-def samples_markdown(samples: Sequence[Sample]) -> str:
-    parts = []
-    for sample in samples:
-        lines = ["| | | S |", "|---|---|---|"]
-        for line in sample.lines:
-            score = "" if line.score is None else f"{line.score:.1f}"
-            lines.append(f"| {', '.join(line.labels)} | {sample.before} **{line.fill}** {sample.after} | {score} |")
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
-
-
-def find_picture(folder: Path | None, filename: str) -> Path | None:
-    """The picture in the folder, or in one of the folders inside it."""
+def picture_source(filename: str, folder: Path | None) -> str:
+    """A small JPEG as a data address; nothing where the folder, or one inside it, has no such picture to read."""
     if folder is None or not filename:
-        return None
+        return ""
     name = Path(filename).name
     candidates = (folder / filename, folder / name, *folder.glob(f"*/{name}"))
-    return next((path for path in candidates if path.is_file()), None)
-
-
-def picture_source(path: Path | None) -> str:
-    """A small JPEG as a data address; nothing where the picture cannot be read."""
-    if path is None:
-        return ""
+    path = next((path for path in candidates if path.is_file()), None)
     try:
-        from PIL import Image
-    except ImportError:
+        image = load_image(path) if path else None
+    except ValueError:  # which a missing Pillow is, too
+        image = None
+    if image is None:
         return ""
-    try:
-        with Image.open(path) as image:
-            image.thumbnail((320, 320))
-            buffer = io.BytesIO()
-            image.convert("RGB").save(buffer, "JPEG", quality=82)
-    except OSError:
-        return ""
+    image.thumbnail((320, 320))
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=82)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -30,10 +30,6 @@ class Example:
     blank: Words
     after: Words
 
-    @property
-    def words(self) -> Words:
-        return (*self.before, *self.blank, *self.after)
-
     def filled(self, fill: Sequence[str]) -> Words:
         return (*self.before, *fill, *self.after)
 
@@ -129,27 +125,20 @@ def caption_examples(captions: Sequence[tuple[CaptionedImage, Words]], *, remove
     return Cut(tuple(examples), skipped=len(captions) - len(examples))
 
 
-def madlibs_examples(madlibs: Iterable[Madlib], *, split: str, seed: int = 0, limit: int | None = None) -> Cut:
+def madlibs_examples(madlibs: Sequence[Madlib], *, split: str, seed: int = 0, limit: int | None = None) -> Cut:
     """The Madlibs of one split, each with its first answer as what belongs in the blank.
 
     Those with no word on one side of the blank, or none in it, are left out and counted.
     """
-    examples, skipped, others = [], 0, set()
-    for madlib in madlibs:
-        if madlib.split != split:
-            others.add(madlib.split)
-            continue
-        parts = [tuple(tokenize(text)) for text in (madlib.left, madlib.answers[0], madlib.right)]
-        if all(parts):
-            examples.append(Example(madlib.id, madlib.image_id, "", *parts))
-        else:
-            skipped += 1
+    given = [madlib for madlib in madlibs if madlib.split == split]
+    parted = [(each, [tuple(tokenize(text)) for text in (each.left, each.answers[0], each.right)]) for each in given]
+    examples = [Example(each.id, each.image_id, "", *parts) for each, parts in parted if all(parts)]
     if not examples:
-        held = ", ".join(sorted(others)) or "nothing else"
+        held = ", ".join(sorted({madlib.split for madlib in madlibs} - {split})) or "nothing else"
         raise ValueError(
             f"`split` must hold a Madlib with words around its blank, but {split!r} has none ({held} here)"
         )
-    return Cut(tuple(_first(examples, seed, limit, lambda example: example.key)), skipped)
+    return Cut(tuple(_first(examples, seed, limit, lambda each: each.key)), skipped=len(given) - len(examples))
 
 
 def split_by_picture(madlibs: Iterable[Madlib]) -> list[Madlib]:
