@@ -82,7 +82,7 @@ def test_every_slot_is_the_renormalised_product_over_the_allowed_words(words, se
             assert dict(reasons.choices[place].others) == pytest.approx({y: probability[y] for y in others})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 50), st.sampled_from(["a _ _ runs", "___ dog", "_ dog ___{0,2} a _", "The dog runs.", "_"]))
 def test_the_words_of_a_completion_add_up_to_its_scores(seed, template):
     wanted = 3 if "_" in template else 1
