@@ -1,4 +1,5 @@
-# Two commands do everything on a machine that has Python, pip and make: `make demo` and `make test`.
+# Two commands do everything on a machine that has Python, pip and make: `make demo` and `make test`. `make test` leaves out
+# what starts a browser, a Java or whole processes of its own; `make test-all` runs that too.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,18 +8,22 @@ ifneq ($(wildcard ../shared/data),)
 export BIBS_DATA ?= ../shared/data
 endif
 
-.PHONY: demo test coverage fuzz fuzz-bytes check format docs stranger bench clean
+.PHONY: demo test test-all coverage fuzz fuzz-bytes check format docs stranger bench clean
 
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST) -m "not slow"
 
-# The same tests, with the lines of the core that they run counted.
+test-all: .venv/ready
+	$(PYTEST)
+
+# All tests, with the lines of the core that they run counted.
 CORE := search constraints lengths baselines methods checks
 coverage: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(CORE:%=--cov=bibs.%) --cov-report=term --cov-fail-under=$(FLOOR)
+	$(PYTEST) $(CORE:%=--cov=bibs.%) --cov-report=term --cov-fail-under=$(FLOOR)
 FLOOR ?= 97
 
 # Files from strangers, for longer than the tests look.
