@@ -3,22 +3,31 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= PASSIVE
+# Many processes are started here. They begin sooner where Python keeps what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 ifneq ($(wildcard ../shared/data),)
 export BIBS_DATA ?= ../shared/data
 endif
 
-.PHONY: demo test coverage fuzz fuzz-bytes check format docs stranger bench clean
+.PHONY: demo test test-all coverage fuzz fuzz-bytes check format docs stranger bench clean
 
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
-test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+# A file's tests stay in one process, so that what they share is made once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
-# The same tests, with the lines of the core that they run counted.
+# All but the tests marked `slow`: no browser, no Java, no whole processes, no real data read from end to end.
+test: .venv/ready
+	$(PYTEST) -m "not slow"
+
+test-all: .venv/ready
+	$(PYTEST)
+
+# All tests, with the lines of the core that they run counted.
 CORE := search constraints lengths baselines methods checks
 coverage: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(CORE:%=--cov=bibs.%) --cov-report=term --cov-fail-under=$(FLOOR)
+	$(PYTEST) $(CORE:%=--cov=bibs.%) --cov-report=term --cov-fail-under=$(FLOOR)
 FLOOR ?= 97
 
 # Files from strangers, for longer than the tests look.
