@@ -1,9 +1,10 @@
-# Two commands do everything on a machine that has Python, pip and make: `make demo` and `make test`. `make test` leaves out
-# what starts a browser, a Java or whole processes of its own; `make test-all` runs that too.
+# Two commands do everything on a machine that has Python, pip and make: `make demo` and `make test`.
 
 PYTHON ?= python3
 BIN := .venv/bin
 export OMP_WAIT_POLICY ?= PASSIVE
+# Many processes are started here. They begin sooner where Python keeps what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 ifneq ($(wildcard ../shared/data),)
 export BIBS_DATA ?= ../shared/data
 endif
@@ -13,7 +14,10 @@ endif
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
+# A file's tests stay in one process, so that what they share is made once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+# All but the tests marked `slow`: no browser, no Java, no whole processes, no real data read from end to end.
 test: .venv/ready
 	$(PYTEST) -m "not slow"
 

@@ -1,5 +1,5 @@
-"""`bibs` as a process of its own, with files for its standard streams: forked from one that has imported torch and
-what the commands need, since most of a short command is these imports."""
+"""`bibs` as a process of its own, with files for its standard streams: forked from one that has imported torch, since
+most of a short command is that import."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 STREAMS = {0: ("in", os.O_RDONLY), 1: ("out", os.O_WRONLY | os.O_CREAT), 2: ("err", os.O_WRONLY | os.O_CREAT)}
 
 WARM = multiprocessing.get_context("forkserver")
-WARM.set_forkserver_preload(["bibs.cli.fill", "bibs.evaluation.captions", "bibs.infiller", "torch._dynamo"])
-"""The last is imported by torch itself, where weights are read."""
+WARM.set_forkserver_preload(["bibs.infiller", "bibs.cli.fill"])
 
 
 def run(*arguments: object, given: bytes = b"", timeout: float = 120) -> tuple[int, list[str], list[str]]:

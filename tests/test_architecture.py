@@ -62,6 +62,7 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
 def imported_names(path: Path) -> set[str]:
     """What a file imports from us, in whatever way it is written."""
     package = ["bibs", *path.relative_to(PACKAGE).parts[:-1]]

@@ -1,4 +1,4 @@
-"""`bibs fill` as a person and as a program would use it: real processes, real pipes."""
+"""`bibs fill` as a person and as a program would use it: real processes, real pipes. What is refused needs neither."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import run as bibs
+from commands import run
 
 CAPTIONS = "A man is riding a wave.\na man is riding a horse\nthe dog is sitting on the beach\n"
 
@@ -26,12 +26,12 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_an_ngram_pair_is_counted_on_the_spot(corpus):
-    code, out, err = bibs("fill", "--corpus", corpus, "A man _ _ a wave!", "the _ is sitting")
+    code, out, err = run("fill", "--corpus", corpus, "A man _ _ a wave!", "the _ is sitting")
     assert (code, out, err) == (0, ["A man is riding a wave!", "the dog is sitting"], [])
 
 
 def test_templates_come_from_standard_input_and_leave_as_json_lines(corpus):
-    code, out, err = bibs("fill", "--corpus", corpus, "--json", "-n", 2, given=b"a man is _ a wave\nthe _ is\n")
+    code, out, err = run("fill", "--corpus", corpus, "--json", "-n", 2, given=b"a man is _ a wave\nthe _ is\n")
     assert (code, err) == (0, [])
     rows = [json.loads(line) for line in out]
     assert [row["template"] for row in rows] == ["a man is _ a wave", "the _ is"]
@@ -43,11 +43,11 @@ def test_templates_come_from_standard_input_and_leave_as_json_lines(corpus):
 def test_templates_come_from_a_file(corpus, tmp_path):
     path = tmp_path / "templates.txt"
     path.write_text("a man is _ a wave\n", encoding="utf-8")
-    assert bibs("fill", "--corpus", corpus, "--file", path) == (0, ["a man is riding a wave"], [])
+    assert run("fill", "--corpus", corpus, "--file", path) == (0, ["a man is riding a wave"], [])
 
 
 def test_a_bad_template_is_named_and_the_others_are_filled(corpus):
-    code, out, err = bibs("fill", "--corpus", corpus, "--json", given=b"the _ is\na __ b\na man is _ a wave\n")
+    code, out, err = run("fill", "--corpus", corpus, "--json", given=b"the _ is\na __ b\na man is _ a wave\n")
     assert code == 1
     assert [json.loads(line).get("error", "")[:40] for line in out] == [
         "",
@@ -60,7 +60,7 @@ def test_a_bad_template_is_named_and_the_others_are_filled(corpus):
 
 def test_words_are_required_and_barred(corpus):
     lines = ["a man is _ a _", "a man _ a wave", "a wave"]
-    code, out, err = bibs(
+    code, out, err = run(
         "fill", "--corpus", corpus, *lines, "--must-include", "horse", "--bad-word", "is", "--bad-word", "riding"
     )
     assert code == 1
@@ -92,7 +92,7 @@ def test_words_are_required_and_barred(corpus):
         (["--corpus", "CORPUS", "--engine", "ray", "a _"], "bibs: `--engine` needs `--input`"),
     ],
 )
-def test_bad_input_gets_one_line_and_exit_code_2(corpus, tmp_path, arguments, message):
+def test_bad_input_gets_one_line_and_exit_code_2(bibs, corpus, tmp_path, arguments, message):
     latin = tmp_path / "latin.txt"
     latin.write_bytes("un café\n".encode("latin-1"))
     damaged = tmp_path / "damaged"
@@ -113,7 +113,7 @@ LINES = b"a man is _ a wave\n\na man _ \xff\na __ b\n  \nthe _ is"
 def test_one_line_in_is_one_object_out_with_an_error_where_there_is_one(corpus, tmp_path, from_file):
     (tmp_path / "lines.txt").write_bytes(LINES)
     source = ["--file", tmp_path / "lines.txt"] if from_file else []
-    code, out, err = bibs("fill", "--corpus", corpus, "--json", *source, given=LINES)
+    code, out, err = run("fill", "--corpus", corpus, "--json", *source, given=LINES)
     rows = [json.loads(line) for line in out]
     assert [row["template"] for row in rows] == [
         *("a man is _ a wave", "", "a man _ \N{REPLACEMENT CHARACTER}", "a __ b", "  ", "the _ is")
@@ -126,7 +126,7 @@ def test_one_line_in_is_one_object_out_with_an_error_where_there_is_one(corpus, 
     assert err == [f"bibs: {row['error']}" for row in rows if "error" in row]
 
 
-def test_half_a_character_ends_no_stream(corpus):
+def test_half_a_character_ends_no_stream(bibs, corpus):
     lines = b'{"template": "the \\ud83d _", "id": "\\udfff"}\n{"template": "the _ is"}\n'
     code, out, err = bibs("fill", "--corpus", corpus, "--from-json", "--json", given=lines)
     assert (code, err) == (0, [])
@@ -138,7 +138,7 @@ def test_half_a_character_ends_no_stream(corpus):
 
 
 def test_in_text_a_bad_line_is_named_and_a_blank_one_is_passed_over(corpus):
-    code, out, err = bibs("fill", "--corpus", corpus, given=LINES)
+    code, out, err = run("fill", "--corpus", corpus, given=LINES)
     assert (code, out) == (1, ["a man is riding a wave", "the dog is"])
     assert [line.split(":")[1].strip() for line in err] == ["standard input, line 3", "standard input, line 4"]
 
@@ -158,33 +158,33 @@ def test_each_line_of_a_pipe_is_answered_before_the_next_one_comes(corpus):
 
 
 def test_several_completions_have_scores_and_stand_apart(corpus):
-    code, out, _ = bibs("fill", "--corpus", corpus, "-n", 2, "a man is _ a wave", "the _ is")
+    code, out, _ = run("fill", "--corpus", corpus, "-n", 2, "a man is _ a wave", "the _ is")
     assert code == 0
     assert [line == "" for line in out] == [False, False, True, False, False]
     rows = [line.split("\t") for line in out if line]
     assert rows[0][1] == "a man is riding a wave"
     assert float(rows[0][0]) > float(rows[1][0])
-    code, out, _ = bibs("fill", "--corpus", corpus, "--scores", "a man is _ a wave")
+    code, out, _ = run("fill", "--corpus", corpus, "--scores", "a man is _ a wave")
     assert [line.split("\t")[1] for line in out] == ["a man is riding a wave"]
 
 
 def test_nothing_found_is_named_with_what_to_change(corpus):
     words = sorted({word.strip(".").lower() for word in CAPTIONS.split()})
     barred = [part for word in words for part in ("--bad-word", word)]
-    code, out, err = bibs("fill", "--corpus", corpus, "--json", "a _ man", *barred)
+    code, out, err = run("fill", "--corpus", corpus, "--json", "a _ man", *barred)
     assert code == 1
     assert json.loads(out[0])["completions"] == []
     assert json.loads(out[0])["error"].startswith("template 1: nothing was found: ")
     assert len(err) == 1
 
 
-def test_an_empty_template_that_was_typed_is_named(corpus):
+def test_an_empty_template_that_was_typed_is_named(bibs, corpus):
     code, out, err = bibs("fill", "--corpus", corpus, "")
     assert (code, out) == (1, [])
     assert err == ["bibs: template 1: the template must hold a word or a blank, but is empty"]
 
 
-def test_the_bound_on_words_is_an_option(corpus):
+def test_the_bound_on_words_is_an_option(bibs, corpus):
     assert bibs("fill", "--corpus", corpus, "a _ man", "--max-words", 2)[2] == [
         "bibs: template 1: a template must have at most 2 words (`max_words`), but has 3"
     ]
@@ -229,7 +229,7 @@ def test_rows_of_json_lines_have_their_own_words_and_names(corpus, tmp_path, fro
     lines = [json.dumps(row).encode() for row in ROWS] + [b"{", b"\xff", b""]
     (tmp_path / "rows.jsonl").write_bytes(b"\n".join(lines))
     source = ["--file", tmp_path / "rows.jsonl"] if from_file else ["--from-json"]
-    code, out, err = bibs("fill", "--corpus", corpus, "--json", *source, given=b"\n".join(lines))
+    code, out, err = run("fill", "--corpus", corpus, "--json", *source, given=b"\n".join(lines))
     name = tmp_path / "rows.jsonl" if from_file else "standard input"
     answers = [json.loads(line) for line in out]
     assert code == 1
@@ -242,13 +242,13 @@ def test_rows_of_json_lines_have_their_own_words_and_names(corpus, tmp_path, fro
     assert answers[1]["completions"][0]["text"] == "the dog is"
     assert "horse" in answers[2]["completions"][0]["text"]
     # Text answers pass over nothing but an empty line.
-    code, out, err = bibs("fill", "--corpus", corpus, *source, given=b"\n".join([*lines, b"", b"  "]))
+    code, out, err = run("fill", "--corpus", corpus, *source, given=b"\n".join([*lines, b"", b"  "]))
     assert (code, len(out), len(err)) == (1, 3, len(SAID) - 3)
 
 
 def test_words_of_the_command_and_of_a_row_add_up(corpus):
     row = json.dumps({"template": "a _ _ _ a _", "must_include": ["horse"]}).encode()
-    code, out, _ = bibs("fill", "--corpus", corpus, "--from-json", "--must-include", "dog", given=row)
+    code, out, _ = run("fill", "--corpus", corpus, "--from-json", "--must-include", "dog", given=row)
     assert code == 0
     assert {"horse", "dog"} <= set(out[0].split())
 
@@ -267,7 +267,7 @@ def test_each_row_has_its_own_picture(tmp_path):
     template = "a _ _ on a _"
     rows = [{"template": template, "image": str(path)} for path in (*pictures, tmp_path / "none.png")]
     lines = "\n".join(json.dumps(row) for row in [*rows, {"template": template}, rows[0]])
-    code, out, err = bibs("fill", "--json", "--from-json", given=lines.encode())
+    code, out, err = run("fill", "--json", "--from-json", given=lines.encode())
     answers = [json.loads(line) for line in out]
     assert code == 1
     assert err == [f"bibs: {answers[2]['error']}"]
@@ -304,7 +304,7 @@ def test_a_long_file_shows_its_progress_on_a_terminal_alone(corpus, tmp_path):
     assert "41/41" in shown
     # Wherever the terminal breaks the line, which depends on how long the path is.
     assert "line41:template,character3" in "".join(shown.split())
-    code, answers, err = bibs(*arguments)
+    code, answers, err = run(*arguments)
     assert (code, len(answers), len(err)) == (1, 40, 1)
     assert on_a_terminal("fill", "--corpus", corpus, "a man is _ a wave")[1] == ""
 
@@ -349,7 +349,7 @@ def test_ctrl_c_says_how_much_was_answered(corpus, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("picture", ["nowhere.jpg", "CORPUS"])
-def test_a_picture_that_cannot_be_used_is_named_once(corpus, picture):
+def test_a_picture_that_cannot_be_used_is_named_once(bibs, corpus, picture):
     code, out, err = bibs("fill", "--image", corpus if picture == "CORPUS" else picture, "a _", "a _ _")
     assert (code, out, len(err)) == (2, [], 1)
 
@@ -360,9 +360,9 @@ def test_a_picture_that_cannot_be_used_is_named_once(corpus, picture):
 def test_the_program_says_its_version_and_helps():
     import bibs as package
 
-    assert bibs("--version") == (0, [f"bibs {package.__version__}"], [])
+    assert run("--version") == (0, [f"bibs {package.__version__}"], [])
     for arguments in (["-h"], ["fill", "-h"], ["eval", "-h"], ["eval", "captions", "-h"], ["calibrate", "-h"]):
-        code, out, err = bibs(*arguments)
+        code, out, err = run(*arguments)
         assert (code, err) == (0, [])
         assert any("Usage:" in line for line in out)
 
@@ -377,20 +377,20 @@ def test_python_runs_the_package():
 
 
 @pytest.mark.parametrize("command", ["eval captions", "eval convergence", "eval diversity", "eval nll", "calibrate"])
-def test_every_command_takes_the_bundled_model_unless_told(command, tmp_path):
+def test_every_command_takes_the_bundled_model_unless_told(bibs, command, tmp_path):
     output = [] if command == "eval nll" else ["--output", tmp_path / "out"]
     code, _, err = bibs(*command.split(), "--data", tmp_path / "nowhere.json", *output)
     assert (code, err) == (2, [f"bibs: no such file: {tmp_path / 'nowhere.json'}"])
 
 
-def test_the_bundled_model_is_not_written_to(tmp_path):
+def test_the_bundled_model_is_not_written_to(bibs, tmp_path):
     code, _, err = bibs("calibrate", "--data", tmp_path / "nowhere.json")
     assert (code, len(err)) == (2, 1)
     assert "`--output` must say where" in err[0]
 
 
 def test_fewer_completions_than_asked_for_are_announced_in_one_line(corpus):
-    code, out, err = bibs("fill", "--corpus", corpus, "the _ is", "-n", 50)
+    code, out, err = run("fill", "--corpus", corpus, "the _ is", "-n", 50)
     assert code == 0
     assert len(set(out)) == len(out) < 50
     assert len(err) == 1
@@ -398,6 +398,6 @@ def test_fewer_completions_than_asked_for_are_announced_in_one_line(corpus):
 
 
 def test_every_command_has_help_with_an_example():
-    code, out, _ = bibs("fill", "--help")
+    code, out, _ = run("fill", "--help")
     assert code == 0
     assert any("Example: bibs fill" in line for line in out)

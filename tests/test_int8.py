@@ -235,7 +235,7 @@ def test_whatever_the_passes_see_the_exact_model_scores_the_answers(method, feat
     ("method", "feature"),
     [(m, f) for m, f in CASES if m in SEARCHES and m not in ("forward", "backward") and f != "zeros"],
 )
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(data=st.data())
 def test_with_wide_beams_and_a_wide_margin_the_answers_are_the_best_by_the_exact_model(method, feature, data) -> None:
     problem: Problem = data.draw(problems(feature))

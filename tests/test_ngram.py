@@ -51,8 +51,10 @@ class SlowKneserNey:
                 self.counts[k] = Counter(gram[1:] for gram in extended)
                 self.counts[k].update(tuple(s[: t + 1]) for s, first, t in places if first == 0)
 
+        self.counts_of_counts = {k: Counter(counts.values()) for k, counts in self.counts.items()}
+
     def discount(self, k: int, count: int) -> float:
-        n = Counter(self.counts[k].values())
+        n = self.counts_of_counts[k]
         y = n[1] / (n[1] + 2 * n[2]) if n[1] and n[2] else 0.5
         if n[1] and n[2] and n[3]:
             three = [(i + 1) - (i + 2) * y * n[i + 2] / n[i + 1] for i in range(3)]

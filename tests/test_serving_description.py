@@ -37,7 +37,7 @@ EXCLUDED = [checks.positive_data_acceptance]
 
 @pytest.mark.parametrize(("operation", "mode"), CASES)
 def test_answers_are_those_that_the_description_promises(address, operation, mode):
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: schemathesis.Case) -> None:
         case.call_and_validate(base_url=address, excluded_checks=EXCLUDED)
