@@ -126,13 +126,13 @@ def test_one_line_in_is_one_object_out_with_an_error_where_there_is_one(corpus, 
     assert err == [f"bibs: {row['error']}" for row in rows if "error" in row]
 
 
-def test_half_a_character_ends_no_stream(bibs, corpus):
+def test_half_a_character_ends_no_stream(corpus):
     lines = b'{"template": "the \\ud83d _", "id": "\\udfff"}\n{"template": "the _ is"}\n'
-    code, out, err = bibs("fill", "--corpus", corpus, "--from-json", "--json", given=lines)
+    code, out, err = run("fill", "--corpus", corpus, "--from-json", "--json", given=lines)
     assert (code, err) == (0, [])
     assert [json.loads(line)["template"] for line in out] == ["the \ud83d _", "the _ is"]
     assert json.loads(out[0])["id"] == "\udfff"
-    code, out, err = bibs("fill", "--corpus", corpus, "--from-json", given=lines)
+    code, out, err = run("fill", "--corpus", corpus, "--from-json", given=lines)
     assert (code, err, len(out)) == (0, [], 2)
     assert out[0].startswith("the \\ud83d ")
 
