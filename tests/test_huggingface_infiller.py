@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 
 import pytest
@@ -147,3 +148,17 @@ def test_a_missing_extra_says_what_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match=r'pip install "\.\[hf\]"'):
         Infiller.from_huggingface("a", "b")
+
+
+def test_a_directory_cannot_bring_code_of_its_own(tmp_path, monkeypatch):
+    trace = tmp_path / "it ran"
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / "own.py").write_text(f"import pathlib\npathlib.Path({str(trace)!r}).touch()\nclass Own: ...\n")
+    names = {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own"}
+    (directory / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": names}))
+    monkeypatch.setattr("builtins.input", lambda prompt="": "y")  # whoever is asked may say yes
+    with pytest.raises(ValueError, match="`forward` must be a directory") as error:
+        Infiller.from_huggingface(directory, directory, make_tokenizer("Ġ"))
+    assert "\n" not in str(error.value)
+    assert not trace.exists()

@@ -192,7 +192,7 @@ def _load(kind: Any, name: str, source: Any) -> Any:
     if not isinstance(source, str | os.PathLike):
         return source
     try:
-        return kind.from_pretrained(source)
+        return kind.from_pretrained(source, trust_remote_code=False)  # no code that a directory brings along
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
