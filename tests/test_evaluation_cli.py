@@ -32,20 +32,37 @@ def common(home: Path, output: Path) -> list[object]:
     return ["--data", home / "data.json", "--model", home / "model", "--output", output, "--workers", 1]
 
 
-def test_captions_prints_its_results_as_json(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def without_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither Java nor a report, which take seconds."""
+
     def refuse(pairs: object) -> None:
         raise NoMeteorError("no Java")
 
     monkeypatch.setattr(results_module, "count_matches", refuse)
     monkeypatch.setattr(experiment_module, "write_outputs", lambda *_, **__: None)
+
+
+@pytest.mark.usefixtures("without_files")
+def test_captions_prints_its_results_as_json(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     features = ["--features", home / "features.npy", "--feature-ids", home / "ids.json"]
     options = ["--methods", "forward,bibs", "--removed", "50", "--limit", 5, "--json"]
     assert call(monkeypatch, "captions", *common(home, tmp_path / "out"), *features, *options) == 0
     output = capsys.readouterr()
     assert [row["method"] for row in json.loads(output.out)["rows"]] == ["forward", "bibs"]
     assert output.err == ""  # no bar in a pipe
+
+
+@pytest.mark.usefixtures("without_files")
+def test_the_directory_is_named_as_it_is(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--methods", "bibs", "--removed", "50", "--limit", 5]
+    assert call(monkeypatch, "captions", *common(home, Path("out[bold]")), *options) == 0
+    assert "Written to out[bold]: results.json" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

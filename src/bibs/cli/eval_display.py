@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table as RichTable
@@ -40,12 +41,11 @@ def progress_bars() -> Iterator[Progress]:
 
 
 def show_report(report: Report, output: Path) -> None:
-    console = Console()
     for table in report.tables:
         show_table(table)
-    for note in report.results.notes:
-        console.print(note, highlight=False)
-    console.print(f"Written to {output}: results.json, table.md, table.tex, plots, report.html", highlight=False)
+    written = f"Written to {output}: results.json, table.md, table.tex, plots, report.html"
+    for line in (*report.results.notes, written):
+        Console().print(line, highlight=False, markup=False)  # a path may hold [brackets]
 
 
 def show_table(table: Table) -> None:
@@ -56,7 +56,7 @@ def show_table(table: Table) -> None:
         for column in part.columns:
             shown.add_column(column, justify="right")
         for label, (entries,) in part.rows:
-            shown.add_row(label, *(f"[bold]{each.text}[/bold]" if each.best else each.text for each in entries))
+            shown.add_row(escape(label), *(f"[bold]{each.text}[/bold]" if each.best else each.text for each in entries))
         Console().print(shown)
 
 
