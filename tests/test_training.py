@@ -110,11 +110,11 @@ def whole(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("changes", [{"cell": "lstm"}, {"cell": "gru"}, {"embedding_size": 12, "tied": True}])
 def test_a_run_stopped_at_any_steps_ends_with_the_same_weights_to_the_last_bit(
-    sources: Sources, tmp_path: Path, cell: str
+    sources: Sources, tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    settings = replace(SETTINGS, cell=cell)
+    settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
     whole = make_run(sources, tmp_path / "whole", settings)
     expected = train_direction(whole, features_of(sources))
     assert expected.step == whole.total_steps

@@ -57,6 +57,9 @@ def train(
             help="Cuts of the adaptive softmax, '' for a dense layer; unset: 500,2000, as far as there are more words."
         ),
     ] = None,
+    tied: Annotated[
+        bool, typer.Option(help="Read each word by the vector by which it is predicted: fewer weights to learn.")
+    ] = False,
     epochs: Annotated[int, typer.Option(help="Times to read all captions.")] = 7,
     batch_size: Annotated[
         int | None,
@@ -128,6 +131,7 @@ def train(
         "num_layers": layers,
         "cell": cell,
         "cutoffs": None if cutoffs is None else parse_cutoffs(cutoffs),
+        "tied": tied,
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,

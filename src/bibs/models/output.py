@@ -39,6 +39,10 @@ class DenseOutput(nn.Linear):
     def target_log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:  # (R, H), (R,) -> (R,)
         return -F.cross_entropy(self(hidden), targets, reduction="none")
 
+    def word_vectors(self, words: Tensor) -> Tensor:  # (U,) -> (U, H)
+        """By what hidden states are multiplied to predict these words."""
+        return F.embedding(words, self.weight)
+
     def prepare(self, matrix: type[Matrix] = FloatMatrix, added: int = 0) -> PreparedDense:
         """For decoding, with hidden states that are longer by `added` zeros."""
         return PreparedDense(matrix(F.pad(self.weight, (0, added)), self.bias.detach()))
@@ -64,6 +68,17 @@ class AdaptiveOutput(nn.AdaptiveLogSoftmaxWithLoss):
                 extra = -F.cross_entropy(tail(hidden[rows]), within, reduction="none")
                 result = result.index_add(0, rows, extra)
         return result
+
+    def word_vectors(self, words: Tensor) -> Tensor:  # (U,) -> (U, H)
+        """By what hidden states are multiplied to predict these words, in the head or within their cluster."""
+        cluster, in_head = _places(words, self.cutoffs)
+        vectors = F.embedding(in_head, self.head.weight)
+        for index, tail in enumerate(self.tail):
+            narrow, wide = (cast(nn.Linear, part).weight for part in cast(nn.Sequential, tail))
+            rows = (cluster == index + 1).nonzero().squeeze(1)
+            within = F.embedding(words[rows] - self.cutoffs[index], wide) @ narrow  # (cluster's words, H)
+            vectors = vectors.index_copy(0, rows, within)
+        return vectors
 
     def prepare(self, matrix: type[Matrix] = FloatMatrix, added: int = 0) -> PreparedAdaptive:
         """For decoding, with hidden states that are longer by `added` zeros."""

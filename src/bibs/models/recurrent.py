@@ -133,7 +133,7 @@ class RecurrentModel(nn.Module):
         Dropout draws one mask a word for the inputs and one a sentence for the states, whatever the place.
         """
         words, index = torch.unique(tokens, return_inverse=True)  # (U,), (N, T)
-        inputs = self.embedding(words)  # (U, E)
+        inputs = self.read_words(words)  # (U, E)
         first = self.first_inputs(conditions, len(tokens))
         if first is not None:
             place_0 = torch.arange(len(words), len(words) + len(tokens), device=tokens.device)
@@ -147,6 +147,11 @@ class RecurrentModel(nn.Module):
         scored = hidden if first is None else hidden[:, 1:]
         mask: Tensor = self.dropout(scored.new_ones(len(tokens), 1, scored.shape[2]))
         return scored * mask
+
+    def read_words(self, words: Tensor) -> Tensor:  # (U,) -> (U, E)
+        """The vector by which each word is read."""
+        vectors: Tensor = self.embedding(words)
+        return vectors
 
     def _train_lstm(self, inputs: Tensor, index: Tensor) -> Tensor:  # (U, E), (T, N) -> (T, N, H)
         """What `network` gives for `inputs[index]`, with each distinct input projected once."""

@@ -31,7 +31,7 @@ lower case, without punctuation; words seen too rarely in training are `<unk>`.
 
 Maximum likelihood over whole {texts}, Adam, {epochs} epochs at most, batches of {batch} {texts} of like length,
 learning rate {rate} falling to zero, dropout {dropout}, {withheld}seed {seed}.
-{dropped}{average}{longer}{minutes:.0f} minutes a direction.
+{tied}{dropped}{average}{longer}{minutes:.0f} minutes a direction.
 {command}{before}
 ## Validation loss
 
@@ -70,6 +70,8 @@ _TEXT = {
 _PICTURE = "The picture, a vector of {size}, less the mean of the training pictures, is the first input."
 
 _DROPPED = "A share of {weights} of the recurrent weights and {words} of the word vectors was zero at each step.\n"
+
+_TIED = "In training a word was read by the vector by which it is predicted (tied words).\n"
 
 _AVERAGE = "The weights are a moving average over the steps (decay {decay}).\n"
 
@@ -120,6 +122,7 @@ def model_card(
         dropout=settings.dropout,
         withheld=f"pictures withheld {settings.picture_dropout:.0%} of the time, " if pictured else "",
         seed=settings.seed,
+        tied=_TIED if settings.tied else "",
         dropped=_DROPPED.format(weights=settings.weight_dropout, words=settings.word_dropout)
         if settings.weight_dropout or settings.word_dropout
         else "",

@@ -30,6 +30,7 @@ from bibs.training.corpus import Captions
 from bibs.training.dropped import dropped_weights
 from bibs.training.normalisation import Normalisation
 from bibs.training.settings import TrainingSettings
+from bibs.training.tied import TiedModel
 
 DIRECTIONS = ("forward", "backward")
 
@@ -95,7 +96,10 @@ class Run:
             if self.missing is None:
                 return RecurrentModel.load(self.initial, self.config)
             return NADE.load(self.initial, self.config, missing=self.missing)
-        model = RecurrentModel(self.config) if self.missing is None else NADE(self.config, missing=self.missing)
+        if self.missing is not None:
+            model: Trainable = NADE(self.config, missing=self.missing)
+        else:
+            model = TiedModel(self.config) if self.settings.tied else RecurrentModel(self.config)
         if self.initial is not None:
             words = {name: weight for name, weight in load_tensors(self.initial).items() if not _reads_pictures(name)}
             model.load_state_dict({**model.state_dict(), **words})
@@ -221,7 +225,8 @@ def _end_epoch(run: Run, model: Trainable, progress: Progress, features: Feature
     losses = (*progress.val_losses, loss)
     progress = replace(progress, val_losses=losses)
     if team.is_first() and progress.best_epoch == len(losses) - 1:
-        save_tensors(run.best, model.state_dict(), {"run": run.name})
+        whole = model.untied() if isinstance(model, TiedModel) else model
+        save_tensors(run.best, whole.state_dict(), {"run": run.name})
     stop = bool(run.settings.patience) and progress.stale_epochs >= run.settings.patience
     return replace(progress, finished=stop or progress.step >= run.total_steps)
 

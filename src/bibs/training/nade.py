@@ -37,6 +37,7 @@ def train_nade(
     `init` is a directory to go on from, of a pair (`NADE.from_pair`) or of a NADE: its weights, words and shape are
     taken. Losses are nats a missing word, and not to be compared with those of a pair.
     """
+    settings.check_untied("missing")
     features = sources.features.load() if sources.features else None
     size = features.size if features else 0
     initial, weights = _initial(init, missing) if init is not None else (None, None)

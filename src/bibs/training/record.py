@@ -21,6 +21,7 @@ RECORD = "run.json"
 KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
+    "bool": (bool,),
     "str": (str,),
     "int | None": (int, type(None)),
     "tuple[int, ...] | None": (list, type(None)),

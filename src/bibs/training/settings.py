@@ -34,7 +34,8 @@ class TrainingSettings:
     rises there once, to fall to zero at the new last step. So its weights are not those of a run that was given all
     epochs from the start. Patience counts anew from there.
 
-    `cutoffs` are the adaptive softmax's; empty means one dense layer. `picture_dropout` is the share of pictures
+    `cutoffs` are the adaptive softmax's; empty means one dense layer. With `tied` a word is read by the vector by which
+    it is predicted (`tied`). `picture_dropout` is the share of pictures
     that are withheld, so that one model serves with and without them. `patience` is the number of epochs without
     a better validation loss after which training stops; 0 never stops early. With `ema_decay` above 0 it is not the
     weights of the last step that are validated and kept, but their average, in which a step weighs `ema_decay` times
@@ -47,6 +48,7 @@ class TrainingSettings:
     num_layers: int = 1
     cell: str = "lstm"
     cutoffs: tuple[int, ...] | None = ()
+    tied: bool = False
     dropout: float = 0.3
     picture_dropout: float = 0.1
     weight_dropout: float = 0.0
@@ -76,6 +78,11 @@ class TrainingSettings:
         for name in ("dropout", "picture_dropout", "weight_dropout", "word_dropout", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 0 and below 1, but is {getattr(self, name)}")
+        if self.tied and self.embedding_size != self.hidden_size:
+            sizes = f"{self.embedding_size} and {self.hidden_size}"
+            raise ValueError(f"`embedding_size` must be `hidden_size` where words are `tied`, but they are {sizes}")
+        if self.tied and self.word_dropout:
+            raise ValueError(f"`word_dropout` must be 0 where words are `tied`, but is {self.word_dropout}")
         if self.cell not in GATES:
             raise ValueError(f"`cell` must be one of {', '.join(GATES)}, but is {self.cell!r}")
 
@@ -110,6 +117,11 @@ class TrainingSettings:
                 f"`cutoffs` must be below the number of words ({vocab_size}), but hold {too_high[0]} (a lower "
                 "`min_count` keeps more words)"
             )
+
+    def check_untied(self, option: str) -> None:
+        """What begins with weights that have word vectors of their own cannot be tied."""
+        if self.tied:
+            raise ValueError(f"`tied` must be left out with `{option}`")
 
     def learning_rate_at(self, step: int, total_steps: int) -> float:
         """The learning rate of step 0, 1, ..., total_steps - 1."""

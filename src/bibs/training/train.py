@@ -122,6 +122,7 @@ def train(
     size = features.size if features else 0
     initial = Initial.load(init) if init is not None else None
     if initial is not None:
+        settings.check_untied("init")
         settings, size = initial.apply(settings), initial.condition_size(features)
     record = check_output(output, Record.of(sources, settings, init=init, command=command), resume)
     corpus = sources.read(features, initial.vocabulary if initial else None)
