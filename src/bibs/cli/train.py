@@ -84,6 +84,13 @@ def train(
     ema_decay: Annotated[
         float, typer.Option(help="Keep the moving average of the weights, with this decay a step (0.999); 0: the last.")
     ] = 0.0,
+    precision: Annotated[
+        str,
+        typer.Option(help="Of matrix products in training: float32, or bfloat16 where the processor has it (faster)."),
+    ] = "float32",
+    storage: Annotated[
+        str, typer.Option(help="How weights are written: float16, or int8 (half the size, a scale a row).")
+    ] = "float16",
     seed: Annotated[int, typer.Option(help="Decides everything that is left to chance.")] = 0,
     init: Annotated[
         Path | None, typer.Option(help="A model directory to go on from: its weights, words and shape are taken.")
@@ -144,6 +151,8 @@ def train(
         "clip_norm": clip_norm,
         "patience": patience,
         "ema_decay": ema_decay,
+        "precision": precision,
+        "storage": storage,
         "seed": seed,
         "init": init,
         "missing": missing,

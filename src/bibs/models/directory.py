@@ -11,6 +11,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bibs.lengths import SCORE_KINDS, UNFITTED, LengthPrior, LengthWeights
 from bibs.models.int8 import in_precision
 from bibs.models.ngram import NGramModel
@@ -34,9 +36,13 @@ def save_pair(
     backward: StepModel,
     vocabulary: Vocabulary,
     *,
+    storage: str = "float16",
     details: dict[str, Any] | None = None,
 ) -> None:
-    """Write two recurrent or two n-gram models; `details` (training settings and the like) go into `config.json`."""
+    """Write two recurrent or two n-gram models; `details` (training settings and the like) go into `config.json`.
+
+    The weights of recurrent models are rounded to float16, or to integers where `storage` is "int8".
+    """
     if isinstance(forward, RecurrentModel) and isinstance(backward, RecurrentModel):
         kind: dict[str, Any] = {"forward": asdict(forward.config), "backward": asdict(backward.config)}
     elif isinstance(forward, NGramModel) and isinstance(backward, NGramModel):
@@ -47,7 +53,11 @@ def save_pair(
     directory = Path(directory)
     make_directory(directory)
     for name, model in zip(DIRECTIONS, (forward, backward), strict=True):
-        model.save(directory / f"{name}.safetensors")
+        path = directory / f"{name}.safetensors"
+        if isinstance(model, RecurrentModel):
+            model.save(path, dtype=getattr(torch, storage))
+        else:
+            model.save(path)
     vocabulary.save(directory / VOCABULARY)
     # Last, so that a directory with a configuration is a whole one.
     words = {"vocabulary": vocabulary.fingerprint()}

@@ -25,15 +25,19 @@ class _LSTMSequence(torch.autograd.Function):
     def forward(ctx: Any, table: Tensor, index: Tensor, state_weight: Tensor) -> Tensor:
         places, rows = index.shape
         size = state_weight.shape[1]
+        kind = _kind_of_products(table)
+        weight = state_weight.to(kind)
         gates = table.index_select(0, index.reshape(-1)).view(places, rows, 4 * size)
         hidden = table.new_zeros(places + 1, rows, size)  # with the empty state first
         memory = torch.zeros_like(hidden)
         squashed = table.new_empty(places, rows, size)  # tanh(c)
-        transposed = state_weight.t()
+        transposed = weight.t()
         for place in range(places):
             now = gates[place]  # (N, 4H): i, f, g, o
-            if place:
+            if place and kind is table.dtype:
                 now.addmm_(hidden[place], transposed)
+            elif place:
+                now += hidden[place].to(kind) @ transposed
             now[:, : 2 * size].sigmoid_()
             enter, forget, candidate, leave = now.chunk(4, dim=1)
             candidate.tanh_()
@@ -42,14 +46,14 @@ class _LSTMSequence(torch.autograd.Function):
             memory[place + 1].addcmul_(enter, candidate)
             torch.tanh(memory[place + 1], out=squashed[place])
             torch.mul(squashed[place], leave, out=hidden[place + 1])
-        ctx.save_for_backward(gates, hidden, memory, squashed, index, state_weight)
+        ctx.save_for_backward(gates, hidden, memory, squashed, index, weight)
         ctx.table_rows = len(table)
         return hidden[1:]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_hidden: Tensor) -> tuple[Tensor, None, Tensor]:
-        gates, hidden, memory, squashed, index, state_weight = ctx.saved_tensors
+        gates, hidden, memory, squashed, index, weight = ctx.saved_tensors
         places, _, size = squashed.shape
         grad_gates = torch.empty_like(gates)
         back = torch.zeros_like(squashed[0])  # from h_t to the places before
@@ -67,11 +71,18 @@ class _LSTMSequence(torch.autograd.Function):
             for gradient, gate in ((d_enter, enter), (d_forget, forget), (d_leave, leave)):
                 gradient.mul_(gate - gate.square())
             grad_memory.mul_(forget)
-            back = torch.mm(grad_gates[place], state_weight)
+            back = torch.mm(grad_gates[place].to(weight.dtype), weight).to(gates.dtype)
         flat = grad_gates.view(-1, 4 * size)  # (T*N, 4H)
-        grad_weight = torch.mm(flat.t(), hidden[:places].reshape(-1, size))
+        before = hidden[:places].reshape(-1, size)
+        grad_weight = torch.mm(flat.to(weight.dtype).t(), before.to(weight.dtype)).to(gates.dtype)
         grad_table = flat.new_zeros(ctx.table_rows, 4 * size).index_add_(0, index.reshape(-1), flat)
         return grad_table, None, grad_weight
+
+
+def _kind_of_products(table: Tensor) -> torch.dtype:
+    """Autocast decides, as for other layers."""
+    device = table.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else table.dtype
 
 
 def lstm_sequence(table: Tensor, index: Tensor, state_weight: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from bibs.models.birnn import left_states, right_states
 from bibs.models.directory import CONFIG, load_config
 from bibs.models.output import AdaptiveOutput, DenseOutput
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel, add_normalisation
-from bibs.models.storage import check_tensors, load_tensors, save_tensors
+from bibs.models.storage import check_tensors, load_weights, save_weights
 from bibs.search import Conditions, select_conditions
 
 NADE_WEIGHTS = "nade.safetensors"
@@ -200,12 +200,11 @@ class NADE(nn.Module):
         return tokens, scores
 
     def save(self, path: Path | str, *, dtype: torch.dtype | None = torch.float16) -> None:
-        tensors = self.state_dict().items()
-        save_tensors(Path(path), {name: weight.to(dtype or weight.dtype) for name, weight in tensors})
+        save_weights(Path(path), self.state_dict(), dtype)
 
     @classmethod
     def load(cls, path: Path | str, config: RecurrentConfig, *, missing: float = 0.5) -> NADE:
-        tensors = load_tensors(Path(path))
+        tensors = load_weights(Path(path))
         config.check_against(tensors, Path(path))
         with torch.device("meta"):
             model = cls(config, missing=missing)

@@ -19,6 +19,9 @@ from torch import Tensor
 LEVELS = 127
 """Integers run from -LEVELS to LEVELS: the same on both sides, so that 0 stays 0."""
 
+ROUNDING = 1e-4
+"""What float32 makes of a whole number times a scale may differ from it by so much of the scale, and by less."""
+
 TINY = 1e-30
 """Stands for the largest number of a row of zeros."""
 
@@ -81,7 +84,10 @@ class Int8Matrix:
     def __init__(self, weight: Tensor, bias: Tensor | None = None, *, num_fine: int = 0) -> None:
         weight = _deepened(weight.detach().float())  # (N, K)
         integers, scales = quantise(weight)
-        left, left_scales = quantise((weight - integers * scales)[:num_fine])
+        rest = weight - integers * scales
+        if bool((rest.abs() <= ROUNDING * scales).all()):  # weights that were stored as integers
+            num_fine = 0
+        left, left_scales = quantise(rest[:num_fine])
         self.weight, self.scales = torch.cat([integers, left]), torch.cat([scales, left_scales])[:, 0]  # N + num_fine
         self.bias = None if bias is None else bias.float()
         self.num_fine = num_fine

@@ -29,7 +29,7 @@ from bibs.models.decoding import Decoder, RecurrentState
 from bibs.models.lstm_sequence import lstm_sequence
 from bibs.models.output import AdaptiveOutput, DenseOutput
 from bibs.models.products import FloatMatrix, Matrix
-from bibs.models.storage import check_tensors, load_tensors, save_tensors
+from bibs.models.storage import check_tensors, load_weights, save_weights
 from bibs.search import Conditions
 
 SIZES = {
@@ -162,7 +162,7 @@ class RecurrentModel(nn.Module):
             if layer:
                 inputs = self.dropout(inputs.reshape(-1, inputs.shape[2]))  # (T*N, H)
                 index = torch.arange(len(inputs), device=inputs.device).view(index.shape)
-            table = F.linear(inputs, weight, bias + state_bias)
+            table = F.linear(inputs, weight, bias + state_bias).to(weight.dtype)
             inputs = lstm_sequence(table, index, state_weight)  # (T, N, H)
         return inputs
 
@@ -316,13 +316,16 @@ class RecurrentModel(nn.Module):
     # -- files --
 
     def save(self, path: Path | str, *, dtype: torch.dtype | None = torch.float16) -> None:
-        """Write the weights as safetensors, in `dtype` (None: as they are), without the configuration."""
-        save_tensors(Path(path), {name: weight.to(dtype or weight.dtype) for name, weight in self.state_dict().items()})
+        """Write the weights as safetensors, in `dtype` (None: as they are), without the configuration.
+
+        With `torch.int8` every matrix is rounded to integers with a scale a row.
+        """
+        save_weights(Path(path), self.state_dict(), dtype)
 
     @classmethod
     def load(cls, path: Path | str, config: RecurrentConfig) -> RecurrentModel:
         """Read weights written by `save` into a float32 network in eval mode."""
-        tensors = load_tensors(Path(path))
+        tensors = load_weights(Path(path))
         config.check_against(tensors, Path(path))
         with torch.device("meta"):  # no time spent on initial weights that are thrown away
             model = cls(config)

@@ -14,6 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from bibs.models.products import quantise
+
+SCALES = ".scales"
+"""What the scales of a matrix of integers are called, behind its name."""
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a kill or a full disk leaves the old file or the new one, never a part."""
@@ -57,6 +62,46 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         return load(data)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ValueError(f"{path} is not a whole safetensors file ({error})") from error
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
+    """Write weights in `dtype` (None: as they are); with `torch.int8` every matrix as integers with a scale a row."""
+    if dtype == torch.int8:
+        save_tensors(path, packed(weights))
+    else:
+        save_tensors(path, {name: weight.to(dtype or weight.dtype) for name, weight in weights.items()})
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    tensors = load_tensors(path)
+    try:
+        return unpacked(tensors)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def packed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Every matrix as integers and their scales, all else in float16."""
+    result: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        if weight.dim() == 2:
+            result[name], result[name + SCALES] = quantise(weight.float())
+        else:
+            result[name] = weight.to(torch.float16)
+    return result
+
+
+def unpacked(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights again; those that were integers are float32."""
+    scales_of = {name + SCALES for name in tensors}
+    weights = {name: tensor for name, tensor in tensors.items() if name not in scales_of}
+    for name, tensor in weights.items():
+        if tensor.dtype == torch.int8:
+            scales = tensors.get(name + SCALES)
+            if scales is None or scales.shape != (len(tensor), 1):
+                raise ValueError(f"{name} holds integers, which must have a scale a row")
+            weights[name] = tensor * scales
+    return weights
 
 
 def save_json(path: Path, value: Any) -> None:

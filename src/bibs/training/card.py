@@ -31,7 +31,7 @@ lower case, without punctuation; words seen too rarely in training are `<unk>`.
 
 Maximum likelihood over whole {texts}, Adam, {epochs} epochs at most, batches of {batch} {texts} of like length,
 learning rate {rate} falling to zero, dropout {dropout}, {withheld}seed {seed}.
-{tied}{dropped}{average}{longer}{minutes:.0f} minutes a direction.
+{tied}{rounded}{stored}{dropped}{average}{longer}{minutes:.0f} minutes a direction.
 {command}{before}
 ## Validation loss
 
@@ -72,6 +72,12 @@ _PICTURE = "The picture, a vector of {size}, less the mean of the training pictu
 _DROPPED = "A share of {weights} of the recurrent weights and {words} of the word vectors was zero at each step.\n"
 
 _TIED = "In training a word was read by the vector by which it is predicted (tied words).\n"
+
+_ROUNDED = "Matrix products of the training had factors rounded to bfloat16.\n"
+
+_STORED = (
+    "The weights are stored as 8-bit integers, with a scale a row; the losses below are those of the stored ones.\n"
+)
 
 _AVERAGE = "The weights are a moving average over the steps (decay {decay}).\n"
 
@@ -123,6 +129,8 @@ def model_card(
         withheld=f"pictures withheld {settings.picture_dropout:.0%} of the time, " if pictured else "",
         seed=settings.seed,
         tied=_TIED if settings.tied else "",
+        rounded=_ROUNDED if settings.precision == "bfloat16" else "",
+        stored=_STORED if settings.storage == "int8" else "",
         dropped=_DROPPED.format(weights=settings.weight_dropout, words=settings.word_dropout)
         if settings.weight_dropout or settings.word_dropout
         else "",

@@ -22,7 +22,7 @@ from torch import nn
 from bibs.data import Features
 from bibs.models.nade import NADE
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
-from bibs.models.storage import load_tensors, save_tensors
+from bibs.models.storage import load_weights, save_tensors
 from bibs.training import team
 from bibs.training.batches import epoch_batches, evaluation_batches, make_batch, steps_per_epoch
 from bibs.training.checkpoint import Progress, load_checkpoint, load_progress, save_checkpoint
@@ -101,7 +101,7 @@ class Run:
         else:
             model = TiedModel(self.config) if self.settings.tied else RecurrentModel(self.config)
         if self.initial is not None:
-            words = {name: weight for name, weight in load_tensors(self.initial).items() if not _reads_pictures(name)}
+            words = {name: weight for name, weight in load_weights(self.initial).items() if not _reads_pictures(name)}
             model.load_state_dict({**model.state_dict(), **words})
         if self.normalisation is not None:
             self.normalisation.apply(model)
@@ -197,7 +197,8 @@ def _train_step(
     model.train()
     optimizer.zero_grad()
     with dropped_weights(model, weight_dropout=settings.weight_dropout, word_dropout=settings.word_dropout):
-        loss, count = model.loss(batch.tokens, batch.lengths, batch.conditions)
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            loss, count = model.loss(batch.tokens, batch.lengths, batch.conditions)
         # Divided by the tokens of a usual batch, not of this one: every token of the corpus then weighs the same.
         (loss * (run.steps_per_epoch / run.train.scored_tokens)).backward()  # type: ignore[no-untyped-call]
     if idle:

@@ -7,6 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bibs.models.directory import CONFIG, FORMAT, VOCABULARY, load_pair, load_vocabulary
 from bibs.models.nade import NADE, NADE_WEIGHTS, load_nade
 from bibs.models.storage import save_json
@@ -14,6 +16,7 @@ from bibs.training.checkpoint import Progress
 from bibs.training.loop import Report, train_direction
 from bibs.training.normalisation import count_normalisation
 from bibs.training.output import BestKeeper, Losses, check_output, prepare_output
+from bibs.training.precision import check_precision
 from bibs.training.record import Record
 from bibs.training.settings import TrainingSettings
 from bibs.training.sources import Sources
@@ -38,6 +41,7 @@ def train_nade(
     taken. Losses are nats a missing word, and not to be compared with those of a pair.
     """
     settings.check_untied("missing")
+    check_precision(settings.precision)
     features = sources.features.load() if sources.features else None
     size = features.size if features else 0
     initial, weights = _initial(init, missing) if init is not None else (None, None)
@@ -59,7 +63,8 @@ def train_nade(
         run = replace(run, config=config, initial=begin, name=f"{run.name}, init {fingerprint_file(begin)}")
 
     def write(losses: Losses) -> None:
-        NADE.load(run.best, run.config, missing=missing).save(output / NADE_WEIGHTS)
+        model = NADE.load(run.best, run.config, missing=missing)
+        model.save(output / NADE_WEIGHTS, dtype=getattr(torch, settings.storage))
         corpus.vocabulary.save(output / VOCABULARY)
         details: dict[str, Any] = {
             "format": FORMAT,

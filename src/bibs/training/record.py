@@ -66,10 +66,10 @@ class Record:
         return Record(json.loads(json.dumps(options)), tuple(command))
 
     def resumed_by(self, new: Record) -> Record:
-        """This run, gone on with. Only `epochs` may differ, and only be more."""
+        """This run, gone on with. `epochs` may be more, and `storage` another."""
         for name, value in new.options.items():
             before = self.options.get(name)
-            if name in FILES or value == before or (name == "epochs" and value > before):
+            if name in FILES or value == before or (name == "epochs" and value > before) or name == "storage":
                 continue
             rule = f"at least {before}" if name == "epochs" else f"{before!r}"
             raise ValueError(

@@ -15,6 +15,12 @@ DEFAULT_CUTOFFS = (500, 2000)
 BATCH_SIZES = (128, 16)
 """The most and the fewest captions a step, where the data decides."""
 
+PRECISIONS = ("float32", "bfloat16")
+STORAGES = ("float16", "int8")
+
+MAY_CHANGE = ("epochs", "storage")
+"""What may differ where a run is resumed."""
+
 STEPS_AN_EPOCH = 150
 """At least, where there are captions enough for batches of the fewest."""
 
@@ -40,7 +46,9 @@ class TrainingSettings:
     a better validation loss after which training stops; 0 never stops early. With `ema_decay` above 0 it is not the
     weights of the last step that are validated and kept, but their average, in which a step weighs `ema_decay` times
     what the next one does. `weight_dropout` is the share of the recurrent weights, `word_dropout` that of the words,
-    that are zero for a step (`dropped`).
+    that are zero for a step (`dropped`). With `precision` "bfloat16" the factors of matrix products are rounded to it;
+    weights, gradients and validation stay in float32. `storage` is how the weights are written in the end: in float16,
+    or as 8-bit integers with a scale a row.
     """
 
     hidden_size: int = 512
@@ -61,6 +69,8 @@ class TrainingSettings:
     clip_norm: float = 5.0
     patience: int = 2
     ema_decay: float = 0.0
+    precision: str = "float32"
+    storage: str = "float16"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -83,8 +93,9 @@ class TrainingSettings:
             raise ValueError(f"`embedding_size` must be `hidden_size` where words are `tied`, but they are {sizes}")
         if self.tied and self.word_dropout:
             raise ValueError(f"`word_dropout` must be 0 where words are `tied`, but is {self.word_dropout}")
-        if self.cell not in GATES:
-            raise ValueError(f"`cell` must be one of {', '.join(GATES)}, but is {self.cell!r}")
+        for name, known in (("precision", PRECISIONS), ("storage", STORAGES), ("cell", tuple(GATES))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"`{name}` must be one of {', '.join(known)}, but is {getattr(self, name)!r}")
 
     def fitted(self, *, num_captions: int, vocab_size: int) -> TrainingSettings:
         """With what captions and words decide in place of None; only the warm-up waits for the number of steps."""
@@ -130,6 +141,6 @@ class TrainingSettings:
         return self.learning_rate * climb * (1 - step / total_steps)
 
     def fingerprint(self) -> str:
-        """Of all that a run cannot be resumed without; it may be given more epochs."""
-        kept = {name: value for name, value in asdict(self).items() if name != "epochs"}
+        """Of all that must stay as it is where a run is resumed."""
+        kept = {name: value for name, value in asdict(self).items() if name not in MAY_CHANGE}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]

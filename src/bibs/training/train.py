@@ -13,7 +13,7 @@ from bibs.data import Features
 from bibs.lengths import LengthPrior
 from bibs.models.directory import LENGTHS, MODEL_CARD, load_pair, load_vocabulary, save_length_prior, save_pair
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
-from bibs.models.storage import write_atomically
+from bibs.models.storage import packed, unpacked, write_atomically
 from bibs.text import Vocabulary
 from bibs.training import team
 from bibs.training.card import model_card
@@ -22,6 +22,7 @@ from bibs.training.loop import DIRECTIONS, Report, Run, mean_loss
 from bibs.training.normalisation import Normalisation, count_normalisation
 from bibs.training.output import BestKeeper, Losses, check_output, prepare_output
 from bibs.training.pair import train_pair
+from bibs.training.precision import check_precision
 from bibs.training.record import CHECKPOINTS, Record
 from bibs.training.settings import TrainingSettings
 from bibs.training.sources import Sources
@@ -118,6 +119,7 @@ def train(
     kill is kept in `output/training`. `resume` goes on from there, with the same options or more `epochs`. `command` is
     quoted in the model card.
     """
+    check_precision(settings.precision)
     features = sources.features.load() if sources.features else None
     size = features.size if features else 0
     initial = Initial.load(init) if init is not None else None
@@ -148,10 +150,9 @@ def train(
     progresses = train_pair((forward, backward), sources.features, hear, in_parallel=in_parallel)
     models, results = [], []
     for run, progress in zip((forward, backward), progresses, strict=True):
-        model = RecurrentModel.load(run.best, run.config)
-        alone = mean_loss(model, run.val, reverse=run.reverse, features=None)
-        losses = progress.val_losses
-        results.append(DirectionResult(losses, min(losses), alone, progress.seconds))
+        model = _stored(run)
+        loss, alone = (mean_loss(model, run.val, reverse=run.reverse, features=shown) for shown in (features, None))
+        results.append(DirectionResult(progress.val_losses, loss, alone, progress.seconds))
         models.append(model)
     result = _summary(corpus, results)
     if not team.is_first():
@@ -213,8 +214,16 @@ def _summary(corpus: Corpus, results: Sequence[DirectionResult]) -> TrainingResu
 
 
 def _write_best(output: Path, runs: Sequence[Run], corpus: Corpus, losses: Losses) -> None:
-    models = [RecurrentModel.load(run.best, run.config) for run in runs]
+    models = [_stored(run) for run in runs]
     _write_pair(output, models, corpus, {"training": asdict(runs[0].settings), "val_losses": dict(losses)})
+
+
+def _stored(run: Run) -> RecurrentModel:
+    """The best weights, as the model directory will have them."""
+    model = RecurrentModel.load(run.best, run.config)
+    if run.settings.storage == "int8":
+        model.load_state_dict(unpacked(packed(model.state_dict())))
+    return model
 
 
 def _write_pair(output: Path, models: Sequence[RecurrentModel], corpus: Corpus, details: dict[str, Any]) -> None:
@@ -222,4 +231,5 @@ def _write_pair(output: Path, models: Sequence[RecurrentModel], corpus: Corpus, 
         words = corpus.train.lengths - 2  # without START and END
         save_length_prior(output, LengthPrior(sentence_counts=LengthPrior.count_sentences(words.tolist())))
     forward, backward = models
-    save_pair(output, forward, backward, corpus.vocabulary, details=details)
+    storage = details["training"]["storage"]
+    save_pair(output, forward, backward, corpus.vocabulary, storage=storage, details=details)
