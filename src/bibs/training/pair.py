@@ -23,13 +23,6 @@ from bibs.data import Features
 from bibs.training.checkpoint import Progress, load_progress
 from bibs.training.loop import Report, Run, train_direction
 
-KEPT_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
-    "MALLOC_TOP_PAD_": str(256 << 20),
-}
-"""glibc gives no memory back. Each step needs the same tens of MiB, and new pages cost it a seventh of its time."""
-
 
 @dataclass(frozen=True)
 class FeatureFiles:
@@ -152,8 +145,8 @@ def held_back_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _single_thread_environment() -> Iterator[None]:
-    """OpenMP and glibc read their settings when a process starts, so they are set around the start of the children."""
-    wanted = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", **KEPT_MEMORY}
+    """OpenMP reads its settings when a process starts, so they are set around the start of the children."""
+    wanted = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

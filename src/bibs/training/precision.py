@@ -1,4 +1,4 @@
-"""Products of bfloat16 in training: half as fast again where the processor has instructions for them."""
+"""Products of bfloat16 in training: about twice as fast where the processor has instructions for them."""
 
 from __future__ import annotations
 
