@@ -154,9 +154,11 @@ def read_problems(data: Path, count: int, vectors: Path) -> tuple[list[list[int]
 
     from bibs.data import Features, read_captions
     from bibs.text import Vocabulary
+    from problems import feature_files
 
-    names = ("dataset_coco.json", "features_efficientnet_lite0.npy", "features_ids.json")
-    dataset, matrix, ids = paths = [data / "coco" / name for name in names]
+    os.environ["BIBS_DATA"] = str(data)
+    encoder = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))["forward"].get("encoder", "")
+    dataset, matrix, ids = paths = [data / "coco" / "dataset_coco.json", *feature_files(encoder)]
     if missing := [path for path in paths if not path.is_file()]:
         raise SystemExit(f"`--data` (or BIBS_DATA) must be a folder that holds COCO, but there is no {missing[0]}")
     features = Features.load(matrix, ids)

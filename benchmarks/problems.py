@@ -58,11 +58,18 @@ def caption_templates_with_pictures(
     infiller: Infiller, count: int, removed: float = 0.5, seed: int = 0
 ) -> tuple[list[Template], torch.Tensor]:
     """The same, with the vectors (N, D) of their pictures."""
-    folder = data_directory() / "coco"
-    features = Features.load(folder / "features_efficientnet_lite0.npy", folder / "features_ids.json")
+    features = Features.load(*feature_files(infiller.forward.config.encoder))  # type: ignore[attr-defined]
     drawn = draw_captions(count, seed)
     vectors = torch.from_numpy(features.rows([image_id for image_id, _ in drawn]))
     return [blank(infiller, words, removed) for _, words in drawn], vectors
+
+
+def feature_files(encoder: str) -> tuple[Path, Path]:
+    """The vectors of COCO by the encoder that a model names, and their ids."""
+    folder = data_directory() / "coco"
+    if encoder == "efficientnet-lite2-rms":
+        return folder / "features_efficientnet_lite2_rms.npy", folder / "features_efficientnet_lite2_rms_ids.json"
+    return folder / "features_efficientnet_lite0.npy", folder / "features_ids.json"
 
 
 def draw_captions(count: int, seed: int) -> list[tuple[int | str, tuple[str, ...]]]:
