@@ -151,10 +151,10 @@ def read_problems(data: Path, count: int, vectors: Path) -> tuple[list[list[int]
     """The ids of `count` captions, whose pictures are written to `vectors`; and START, END and UNK."""
     sys.path.insert(0, str(ROOT / "src"))
     import numpy as np
+    from problems import feature_files
 
     from bibs.data import Features, read_captions
     from bibs.text import Vocabulary
-    from problems import feature_files
 
     os.environ["BIBS_DATA"] = str(data)
     encoder = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))["forward"].get("encoder", "")

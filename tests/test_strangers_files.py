@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from bibs import Infiller, Template
 from bibs.data import read_captions, read_fasta, read_madlibs, read_rows
+from bibs.models.directory import load_pair, load_vocabulary, save_pair
 from bibs.models.storage import load_metadata, load_tensors
 from bibs.training import Sources, TrainingSettings
 from bibs.training.record import CHECKPOINTS, Record, load_record, read_settings, read_sources
@@ -48,7 +49,9 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     Infiller.from_corpus(["a cat on a mat", "a dog", "the cat sat on the dog"]).save(home / "counted")
     recurrent = make_home(home) / "model"
     Infiller.from_pretrained(recurrent).save(home / "recurrent")  # with lengths.json
-    return {name: home / name for name in ("counted", "recurrent")}
+    shutil.copytree(home / "recurrent", home / "integers")
+    save_pair(home / "integers", *load_pair(recurrent), load_vocabulary(recurrent), storage="int8")
+    return {name: home / name for name in ("counted", "recurrent", "integers")}
 
 
 def said(action: Callable[[], object]) -> str:
@@ -92,22 +95,35 @@ def test_bytes_changed_anywhere(kind: str, originals: dict[str, Path], tmp_path:
     load_or_refuse(model)
 
 
+@pytest.mark.parametrize("kind", ["counted", "integers"])
 @fuzz
 @given(data=st.data())
-def test_any_tensors_under_the_names_of_an_n_gram_model(
-    originals: dict[str, Path], tmp_path: Path, data: st.DataObject
+def test_any_tensors_under_the_names_of_a_model(
+    kind: str, originals: dict[str, Path], tmp_path: Path, data: st.DataObject
 ) -> None:
-    model = changed(originals, "counted", tmp_path / "model")
+    model = changed(originals, kind, tmp_path / "model")
     path = model / "forward.safetensors"
     tensors = load_file(path)
     name = data.draw(st.sampled_from(sorted(tensors)))
-    kind = data.draw(st.sampled_from([torch.int64, torch.int32, torch.float32, torch.float16, torch.bool]))
+    dtypes = [torch.int64, torch.int32, torch.int8, torch.float32, torch.float16, torch.bool]
+    dtype = data.draw(st.sampled_from(dtypes))
     numbers = st.integers(-3, 60) | st.sampled_from([2**62, -(2**62)])
-    values = data.draw(st.lists(numbers, max_size=len(tensors[name]) + 2))
-    other = torch.tensor(values, dtype=torch.float64).to(kind)
-    tensors[name] = other if data.draw(st.booleans()) or not values else other[0]
+    values = data.draw(st.lists(numbers, max_size=tensors[name].numel() + 2))
+    other = torch.tensor(values, dtype=torch.float64).to(dtype)
+    if data.draw(st.booleans()) and len(values) >= tensors[name].numel():
+        other = other[: tensors[name].numel()].reshape(tensors[name].shape)
+    tensors[name] = other if data.draw(st.booleans()) or not values else other.flatten()[0]
     save_file(tensors, path)
     load_or_refuse(model)
+
+
+def test_an_n_gram_model_with_numbers_of_two_precisions_is_refused(originals: dict[str, Path], tmp_path: Path) -> None:
+    model = changed(originals, "counted", tmp_path / "model")
+    path = model / "forward.safetensors"
+    tensors = load_file(path)
+    save_file({**tensors, "1.log_backoffs": tensors["1.log_backoffs"].half()}, path)
+    with pytest.raises(ValueError, match=f"^{path} is damaged: its tensors do not make an n-gram model$"):
+        Infiller.from_pretrained(model)
 
 
 @pytest.mark.parametrize("kind", ["counted", "recurrent"])

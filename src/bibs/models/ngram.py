@@ -290,6 +290,8 @@ class NGramModel:
 def _fit_together(levels: Sequence[Mapping[str, Tensor]], vocab_size: int) -> bool:
     """Whether tensors have the kinds, sizes and order that look-up relies on: a file may come from anybody."""
     num_before = 1
+    if len({level[name].dtype for level in levels for name in ("log_probs", "log_backoffs")}) > 1:
+        return False
     for level in levels:
         contexts, grams = level["context_keys"], level["gram_keys"]
         for keys, bound in ((contexts, num_before * vocab_size), (grams, contexts.numel() * vocab_size)):

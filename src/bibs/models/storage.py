@@ -97,10 +97,10 @@ def unpacked(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     weights = {name: tensor for name, tensor in tensors.items() if name not in scales_of}
     for name, tensor in weights.items():
         if tensor.dtype == torch.int8:
-            scales = tensors.get(name + SCALES)
-            if scales is None or scales.shape != (len(tensor), 1):
+            scales = tensors.get(name + SCALES, torch.empty(0))
+            if tensor.dim() != 2 or scales.shape != (len(tensor), 1) or not scales.is_floating_point():
                 raise ValueError(f"{name} holds integers, which must have a scale a row")
-            weights[name] = tensor * scales
+            weights[name] = tensor * scales.float()
     return weights
 
 
