@@ -19,11 +19,12 @@ from torch import Tensor, nn
 import bibs.infiller
 from bibs import Gap, Infiller, StepModel, fill_templates
 from bibs.cli import main
-from bibs.models import int8
+from bibs.models import int8, recurrent
 from bibs.models.int8 import Int8Model, choose_precision
 from bibs.models.ngram import NGramModel
 from bibs.models.products import Int8Matrix
 from bibs.models.recurrent import RecurrentConfig, RecurrentModel
+from bibs.models.storage import packed, unpacked
 from bibs.text import Vocabulary
 from fakes import HistoryModel
 from small_problems import CASES, METHODS, SEARCHES, Problem, problems
@@ -82,15 +83,14 @@ def test_a_product_is_that_of_the_rounded_numbers(seed: int, rows: int, depth: i
     b = rng.normal(size=(columns, depth)).astype(np.float32)
     bias = rng.normal(size=columns).astype(np.float32)
     a[rng.integers(rows)] = 0  # a row of zeros has no scale
-    scales = [np.maximum(np.abs(each).max(1), 1e-30) / 127 for each in (a, b)]
-    integers = [np.rint(each / scale[:, None]).astype(np.int64) for each, scale in zip((a, b), scales, strict=True)]
+    peaks = [np.maximum(np.abs(each).max(1, keepdims=True), np.float32(1e-30)) for each in (a, b)]
+    # In float32, as a number near the middle between two integers goes to either by its last bit.
+    integers = [
+        np.rint(each * (np.float32(127) / peak)).astype(np.int64) for each, peak in zip((a, b), peaks, strict=True)
+    ]
     matrix, given_rows = Int8Matrix(torch.from_numpy(b), torch.from_numpy(bias)), torch.from_numpy(a)
-    expected = (integers[0] @ integers[1].T) * scales[0][:, None] * scales[1]
-    # A number in the middle between two integers may go either way.
-    tolerance = {
-        "rtol": 1e-5,
-        "atol": 1e-5 + 2 * float(np.abs(b).max() * scales[0].max() + np.abs(a).max() * scales[1].max()) / 127,
-    }
+    expected = (integers[0] @ integers[1].T) * (peaks[0] / 127) * (peaks[1][:, 0] / 127)
+    tolerance = {"rtol": 1e-5, "atol": 1e-5}
     np.testing.assert_allclose(matrix(given_rows), expected + bias, **tolerance)
     np.testing.assert_allclose(matrix.add_to(torch.ones(rows, columns), given_rows), expected + 1, **tolerance)
     if columns > 2:
@@ -256,6 +256,39 @@ def test_a_copy_without_margin_has_its_own_choice() -> None:
     assert answer(*(Copy(model, np.inf) for model in exact)) == answer(*exact)
 
 
+# Weights that are stored as integers
+
+
+def stored(config: RecurrentConfig) -> RecurrentModel:
+    model = make(config)
+    model.load_state_dict(unpacked(packed(model.state_dict())))
+    return model
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=name)
+def test_products_of_stored_integers_are_those_of_float32(
+    config: RecurrentConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of projected words, whichever way the processor makes it."""
+    contexts = [[0, token, 22 - token, 7] for token in range(23)]
+    found = []
+    for able in (True, False):
+        monkeypatch.setattr(recurrent, "has_int8_instructions", lambda able=able: able)
+        found.append(stored(config).start(contexts))
+    for one, other in zip(found[0][::2], found[1][::2], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+
+
+def test_what_rounding_has_left_is_kept_only_where_there_is_anything() -> None:
+    weight = make(SHAPES[0]).embedding.weight.detach()
+    again = unpacked(packed({"w": weight}))["w"]
+    assert Int8Matrix(weight, num_fine=4).num_fine == 4
+    rounded = Int8Matrix(again, num_fine=4)
+    assert rounded.num_fine == 0
+    rows = torch.randn(3, weight.shape[1])
+    torch.testing.assert_close(rounded(rows), Int8Matrix(weight)(rows), rtol=1e-5, atol=1e-5)
+
+
 # Which precision
 
 
@@ -294,7 +327,7 @@ def test_the_command_says_in_one_line_that_int8_is_slow(
 
 @pytest.mark.slow
 def test_torch_says_what_the_processor_has() -> None:
-    code = "from bibs.models.int8 import has_int8_instructions; print(has_int8_instructions())"
+    code = "from bibs.models.products import has_int8_instructions; print(has_int8_instructions())"
     environment = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}
     said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"

@@ -20,8 +20,9 @@ from bibs.constraints import least_words
 from bibs.lengths import UNFITTED, LengthPrior, LengthSettings, range_plan
 from bibs.methods import Options, find_fills, pick_settings, say_if_fewer
 from bibs.models.directory import load_length_prior, load_models, save_length_prior, save_pair
-from bibs.models.int8 import choose_precision, has_int8_instructions, in_precision
+from bibs.models.int8 import choose_precision, in_precision
 from bibs.models.ngram import NGramModel
+from bibs.models.products import has_int8_instructions
 from bibs.pictures import PictureReader
 from bibs.search import Fill, StepModel, TracedPass
 from bibs.text import SPECIALS, Phrase, Template, Vocabulary, banned_words, required_phrases, tokenize

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bibs.models.decoding import RecurrentState
-from bibs.models.products import Int8Matrix
+from bibs.models.products import Int8Matrix, has_int8_instructions
 from bibs.models.recurrent import RecurrentModel
 from bibs.search import Conditions, StepModel
 
@@ -56,16 +56,6 @@ class Int8Model:
         """The log probability (R,) of each continuation after its first token, read from its row of the state."""
         self.exact.check_contexts(continuations)
         return self.exact.decoder(Int8Matrix, checked=False).score(continuations, state, floors)
-
-
-def has_int8_instructions() -> bool:
-    """Whether products of 8-bit integers are fast on this processor, as far as torch knows it.
-
-    `ATEN_CPU_CAPABILITY=default` in the environment makes torch, and so this, think less of the processor.
-    """
-    if not hasattr(torch, "_int_mm") or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
-        return False
-    return bool(getattr(torch.cpu, "_is_vnni_supported", lambda: False)())
 
 
 def choose_precision(precision: str, models: Sequence[StepModel]) -> Precision:

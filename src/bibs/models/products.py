@@ -84,13 +84,10 @@ class Int8Matrix:
     def __init__(self, weight: Tensor, bias: Tensor | None = None, *, num_fine: int = 0) -> None:
         weight = _deepened(weight.detach().float())  # (N, K)
         integers, scales = quantise(weight)
-        rest = weight - integers * scales
-        if bool((rest.abs() <= ROUNDING * scales).all()):  # weights that were stored as integers
-            num_fine = 0
-        left, left_scales = quantise(rest[:num_fine])
+        self.num_fine = 0 if holds_integers(weight) else num_fine  # whether rounding leaves anything
+        left, left_scales = quantise((weight - integers * scales)[: self.num_fine])
         self.weight, self.scales = torch.cat([integers, left]), torch.cat([scales, left_scales])[:, 0]  # N + num_fine
         self.bias = None if bias is None else bias.float()
-        self.num_fine = num_fine
 
     def __call__(self, rows: Tensor) -> Tensor:
         product, scales = self._multiply(rows)
@@ -126,7 +123,23 @@ def _deepened(rows: Tensor) -> Tensor:
     return F.pad(rows, (0, 1)) if rows.shape[1] == 1 else rows
 
 
+def holds_integers(weight: Tensor) -> bool:
+    """Whether rows are integers times a scale already, as those that were stored so."""
+    integers, scales = quantise(weight)
+    return bool(((weight - integers * scales).abs() <= ROUNDING * scales).all())
+
+
 def quantise(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Integers (R, K), and the scale (R, 1) by which each row of them is to be multiplied."""
     peaks = rows.abs().amax(1, keepdim=True).clamp_(min=TINY)
     return rows.mul(LEVELS / peaks).round_().to(torch.int8), peaks / LEVELS
+
+
+def has_int8_instructions() -> bool:
+    """Whether products of 8-bit integers are fast on this processor, as far as torch knows it.
+
+    `ATEN_CPU_CAPABILITY=default` in the environment makes torch, and so this, think less of the processor.
+    """
+    if not hasattr(torch, "_int_mm") or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+        return False
+    return bool(getattr(torch.cpu, "_is_vnni_supported", lambda: False)())
