@@ -197,7 +197,7 @@ def test_an_infiller_that_has_seen_a_picture_is_pickled_and_copied():
     pytest.importorskip("onnxruntime", reason="needs the vision extra: pip install '.[vision]'")
     from bibs.vision import make_encoder
 
-    encoder = make_encoder("lite0", batch_size=3)
+    encoder = make_encoder("lite2", batch_size=3)
     picture = np.full((8, 8, 3), 100, dtype=np.uint8)
     for twin in (pickle.loads(pickle.dumps(encoder)), copy.deepcopy(encoder), copy.copy(encoder)):
         np.testing.assert_array_equal(twin.encode([picture]), encoder.encode([picture]))

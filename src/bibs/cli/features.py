@@ -32,8 +32,8 @@ def features(
         Path | None, typer.Option("--list", help="A text file with a picture or folder a line.")
     ] = None,
     encoder: Annotated[
-        str, typer.Option(help="lite0 or lite2 (EfficientNet-Lite); a model's config.json says its own.")
-    ] = "lite0",
+        str, typer.Option(help="lite2 or lite0 (EfficientNet-Lite); a model's config.json says its own.")
+    ] = "lite2",
     batch_size: Annotated[int, typer.Option(help="Pictures a thread encodes at a time: a kill loses no more.")] = 16,
     num_threads: Annotated[
         int | None, typer.Option(help="Threads; all cores where not given.", show_default=False)
@@ -42,7 +42,7 @@ def features(
 ) -> None:
     """Turn pictures into vectors.
 
-    By EfficientNet-Lite0 or -Lite2. A run that was stopped goes on where it was.
+    By EfficientNet-Lite2 (what the bundled model wants) or -Lite0. A run that was stopped goes on where it was.
 
     Exit code 1 says that some pictures could not be read; each is named, and all others are kept.
 

@@ -41,14 +41,13 @@ class TrainingSettings:
     epochs from the start. Patience counts anew from there.
 
     `cutoffs` are the adaptive softmax's; empty means one dense layer. With `tied` a word is read by the vector by which
-    it is predicted (`tied`). `picture_dropout` is the share of pictures
-    that are withheld, so that one model serves with and without them. `patience` is the number of epochs without
-    a better validation loss after which training stops; 0 never stops early. With `ema_decay` above 0 it is not the
-    weights of the last step that are validated and kept, but their average, in which a step weighs `ema_decay` times
-    what the next one does. `weight_dropout` is the share of the recurrent weights, `word_dropout` that of the words,
-    that are zero for a step (`dropped`). With `precision` "bfloat16" the factors of matrix products are rounded to it;
-    weights, gradients and validation stay in float32. `storage` is how the weights are written in the end: in float16,
-    or as 8-bit integers with a scale a row.
+    it is predicted. `picture_dropout` is the share of pictures that are withheld, so that one model serves with and
+    without them. `patience` is the number of epochs without a better validation loss after which training stops; 0
+    never stops early. With `ema_decay` above 0 it is not the weights of the last step that are validated and kept, but
+    their average, in which a step weighs `ema_decay` times what the next one does. `weight_dropout` is the share of the
+    recurrent weights, `word_dropout` that of the words, that are zero for a step (`dropped`). With `precision`
+    "bfloat16" the factors of matrix products are rounded to it; weights, gradients and validation stay in float32.
+    `storage` is how the weights are written in the end: in float16, or as 8-bit integers with a scale a row.
     """
 
     hidden_size: int = 512
