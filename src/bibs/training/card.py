@@ -116,7 +116,7 @@ def model_card(
         hidden=config.hidden_size,
         embedding=config.embedding_size,
         vocab=f"{config.vocab_size:,}",
-        picture=f"{_PICTURE.format(size=config.condition_size)} " if pictured else "",
+        picture=f"{_PICTURE.format(size=config.condition_size)}\n" if pictured else "",
         softmax=f"Adaptive softmax, cut at {', '.join(map(str, config.cutoffs))}." if config.cutoffs else "",
         captions=result["train_captions"],
         tokens=result["train_tokens"],
