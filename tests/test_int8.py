@@ -256,6 +256,23 @@ def test_a_copy_without_margin_has_its_own_choice() -> None:
     assert answer(*(Copy(model, np.inf) for model in exact)) == answer(*exact)
 
 
+def test_the_exact_model_is_not_asked_about_lengths_that_are_only_climbed_through() -> None:
+    asked: list[int] = []
+
+    class Asked(Copy):
+        def __init__(self, exact: HistoryModel) -> None:
+            super().__init__(exact, 0.0)
+            scored = self.exact_scores
+            self.exact_scores = lambda sentences, conditions: (
+                asked.extend(map(len, sentences)) or scored(sentences, conditions)
+            )
+
+    models = [Asked(HistoryModel(6, seed)) for seed in (1, 2)]
+    (found,) = fill_templates(*models, [[0, Gap(), 3, Gap(), 1]], max_length=6, num_lengths=1)
+    assert len(found[0].lengths) == 2
+    assert set(asked) == {len(found[0].tokens)}
+
+
 # Weights that are stored as integers
 
 

@@ -150,7 +150,8 @@ def find_fills(
             demands = replace(plain, required=words, penalties=penalties, subwords=counts)
             return partial(same.search, run, constraints=demands)
 
-        plans = climb(some, plans, search(plain.penalties, num_rounds=0, num_return_sequences=1), kind, lengths)
+        quick = search(plain.penalties, num_rounds=0, num_return_sequences=1, exact=False, trace=False)
+        plans = climb(some, plans, quick, kind, lengths)
 
         def find(penalties: Sequence[Penalties], wanted: int) -> list[list[Fill]]:
             return fill_gaps(some, plans, search(penalties, num_return_sequences=wanted), kind, lengths, wanted)

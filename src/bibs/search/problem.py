@@ -118,3 +118,5 @@ class Settings:
     lookup: bool = True
     batch_size: int | None = None
     max_memory: int = 512
+    exact: bool = True
+    """Whether what comes back is scored again where the models are quick copies of others; no option of a user's."""

@@ -102,7 +102,7 @@ def finish(batch: Batch, proposals: Sequence[Fills], settings: Settings, ranking
         floors = list(map(floor, range(len(scores))))
         asked = [(example, fill) for example, proposal in enumerate(proposals) for fill in list(proposal)[part]]
         take(asked, score_fills(batch, asked, [floors[example] + penalty(example, fill) for example, fill in asked]))
-    if batch.margins:
+    if batch.margins and settings.exact:
         floors = list(map(floor, range(len(scores))))
         near = [(e, fill) for e, found in enumerate(scores) for fill in found if worth(e, fill) >= floors[e]]
         scores = [{} for _ in proposals]
