@@ -173,6 +173,15 @@ def test_a_vector_of_another_size_is_named(seeing):
     assert refuse(lambda: seeing("a _", images=np.zeros(3))) == "`images` must hold 4 numbers, but holds 3"
 
 
+def test_a_vector_of_another_encoder_is_the_fault_of_its_own_template():
+    infiller = Infiller.from_pretrained()
+    noise = torch.rand(1280, generator=torch.Generator().manual_seed(0)) * torch.linspace(0, 2, 1280)
+    for vector in (noise, noise.numpy().astype(np.float16)):
+        found = infiller(["a _", "a _"], images=[vector, None], on_error="return")
+        assert str(found[0]) == "`images[0]` must be a vector of efficientnet-lite2-rms, but cannot be one"
+        assert found[1] == infiller("a _")
+
+
 @pytest.mark.parametrize("vector", [np.array(["a"] * 4), np.zeros(4, dtype=object), np.zeros(4, dtype=complex)])
 def test_a_vector_that_holds_no_numbers_is_named(seeing, vector):
     assert refuse(lambda: seeing("a _", images=vector)) == f"`images` must hold numbers, but holds {vector.dtype}"

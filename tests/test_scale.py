@@ -165,7 +165,7 @@ def test_the_vector_of_a_picture_stands_for_the_picture(tmp_path):
         (best,) = infiller("a _ _ on _", images=torch.tensor(vector))
         assert answer["completions"][0]["text"] == best.text
         assert answer["completions"][0]["score"] == pytest.approx(best.score, abs=1e-5)
-    assert answers[3]["error"].endswith(f"`image` must hold {SIZE} numbers, but holds 1")
+    assert answers[3]["error"].endswith(f"`features` must hold {SIZE} numbers, but holds 1")
 
 
 # Nothing lost

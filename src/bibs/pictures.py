@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bibs.models.ngram import NGramModel
+from bibs.models.recurrent import RecurrentModel
 from bibs.search import StepModel
 from bibs.vision import ImageEncoder, encode_each, make_encoder
 
@@ -17,6 +18,7 @@ class PictureReader:
     """Reads pictures for a model; its encoder is made when the first picture comes."""
 
     def __init__(self, model: StepModel, encoder: ImageEncoder | None) -> None:
+        self._model = model
         self._size = _condition_size(model)
         self._encoder_name = _encoder_name(model)
         self._encoder = encoder
@@ -41,13 +43,21 @@ class PictureReader:
         return [
             None
             if image is None
-            else _checked("`images`" if one else f"`images[{place}]`", vectors.get(id(image), image), self._size)
+            else self._checked("`images`" if one else f"`images[{place}]`", vectors.get(id(image), image))
             for place, image in enumerate(images)
         ]
 
+    def _checked(self, name: str, vector: Any) -> Tensor | ValueError:
+        """A vector that the model can read, or what is wrong with it."""
+        tensor = _as_numbers(name, vector, self._size)
+        if isinstance(tensor, ValueError) or not isinstance(self._model, RecurrentModel):
+            return tensor
+        if self._model.of_another_encoder(tensor[None]).any():
+            return ValueError(f"{name} must be a vector of {self._model.encoder}, but cannot be one")
+        return tensor
 
-def _checked(name: str, vector: Any, size: int | None) -> Tensor | ValueError:
-    """A vector that a model can read, or what is wrong with it."""
+
+def _as_numbers(name: str, vector: Any, size: int | None) -> Tensor | ValueError:
     if size == 0:
         return ValueError(f"{name} must be None for models that were trained on words alone, but is not")
     if isinstance(vector, ValueError):

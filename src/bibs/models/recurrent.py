@@ -292,22 +292,26 @@ class RecurrentModel(nn.Module):
         if vectors.dim() != 2 or vectors.shape[1] != size:
             raise ValueError(f"a condition must hold {size} numbers, but `conditions` are {tuple(vectors.shape)}")
         vectors = vectors.to(self.no_condition)
-        if self.config.condition_axes and not self.training:
-            self._check_kind(vectors, given)
+        if not self.training and (wrong := self.of_another_encoder(vectors).nonzero().flatten().tolist()):
+            raise ValueError(
+                f"`conditions` must be image vectors of {self.encoder}, but {len(wrong)} of {len(vectors)} cannot be "
+                f"(the first is that of example {given[wrong[0]]})"
+            )
         centred = (vectors - self.condition_mean) * self.condition_scale  # (given, D)
         projected: Tensor = (project or self.condition)(centred)  # (given, E)
         if len(given) == rows:
             return projected
         return empty.index_copy(0, torch.tensor(given, device=projected.device), projected)
 
-    def _check_kind(self, vectors: Tensor, rows: Sequence[int]) -> None:
-        wrong = kind.of_another_kind(self.condition_axes, self.condition_mean, vectors).nonzero().flatten()
-        if len(wrong):
-            name = self.config.encoder or "the encoder that the model was trained with"
-            raise ValueError(
-                f"`conditions` must be image vectors of {name}, but {len(wrong)} of {len(vectors)} cannot be "
-                f"(the first is that of example {rows[int(wrong[0])]})"
-            )
+    @property
+    def encoder(self) -> str:
+        return self.config.encoder or "the encoder that the model was trained with"
+
+    def of_another_encoder(self, vectors: Tensor) -> Tensor:  # (N, D) -> (N,)
+        """Whether each vector cannot be of the encoder of the training pictures, as far as the model knows it."""
+        if not self.config.condition_axes:
+            return torch.zeros(len(vectors), dtype=torch.bool)
+        return kind.of_another_kind(self.condition_axes, self.condition_mean, vectors.to(self.condition_mean))
 
     def check_contexts(self, contexts: Sequence[Sequence[int]]) -> None:
         if not contexts or not all(len(context) for context in contexts):

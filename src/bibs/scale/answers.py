@@ -159,7 +159,8 @@ def error_of(row: Row, found: list[Completion] | ValueError) -> str:
     """What is wrong with a row, by its name; empty where nothing is."""
     if isinstance(found, ValueError):
         # A row has one picture: its place among those that were searched together is nobody's business.
-        return f"{row.name}: " + re.sub(r"`images\[\d+\]`", "`image`", str(found))
+        shown = "`image`" if row.features is None else "`features`"
+        return f"{row.name}: " + re.sub(r"`images\[\d+\]`", shown, str(found))
     if not found:
         return (
             f"{row.name}: nothing was found: no fill has a probability above 0 (fewer `--bad-word` or "
